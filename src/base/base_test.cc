@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/chain_key.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "base/result.h"
+
+namespace artery {
+namespace {
+
+Result<int> half(int x) {
+  if (x % 2 != 0) return fail_field("x", "{} is odd", x);
+  return x / 2;
+}
+Result<int> quarter(int x) {
+  const int once = TRY(half(x));
+  return TRY(half(once));
+}
+
+TEST(Result, TryPassesValuesAndErrors) {
+  EXPECT_EQ(quarter(8).value(), 2);
+  EXPECT_EQ(quarter(6).error().message, "3 is odd");
+  EXPECT_EQ(quarter(6).error().field, "x");
+}
+
+TEST(Hash, Sha256OfAbc) {
+  const std::string text = "abc";
+  EXPECT_EQ(
+      hex(sha256(std::as_bytes(std::span(text)))),
+      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+  );
+}
+
+TEST(ChainKey, DependsOnEveryTokenBeforeAndOnTheRoot) {
+  std::vector<TokenId> tokens(40);
+  for (int i = 0; i < 40; ++i) tokens[static_cast<std::size_t>(i)] = i;
+  const auto a = chain_keys(chain_root("s", "n"), tokens);
+  ASSERT_EQ(a.size(), 2u);
+  tokens[3] = 99;
+  const auto b = chain_keys(chain_root("s", "n"), tokens);
+  EXPECT_NE(a[0], b[0]);
+  EXPECT_NE(a[1], b[1]);
+  tokens[3] = 3;
+  EXPECT_EQ(chain_keys(chain_root("s", "n"), tokens), a);
+  EXPECT_NE(chain_keys(chain_root("s", "m"), tokens)[0], a[0]);
+  EXPECT_NE(chain_keys(chain_root("t", "n"), tokens)[0], a[0]);
+}
+
+TEST(FileSystem, NamesTheMissingFile) {
+  const auto missing = system_file_system().map("/nonexistent/model.gguf");
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+  EXPECT_NE(missing.error().message.find("/nonexistent/model.gguf"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace artery

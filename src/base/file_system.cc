@@ -1,0 +1,107 @@
+#include "base/file_system.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace artery {
+namespace {
+
+std::string errno_text(int code) {
+  return std::error_code(code, std::generic_category()).message();
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+FileStamp stamp_of(const struct stat& st) {
+  auto ns = [](const timespec& t) {
+    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+  };
+  return {
+      st.st_dev, st.st_ino, static_cast<std::uint64_t>(st.st_size), ns(st.st_mtim), ns(st.st_ctim)
+  };
+}
+
+Result<struct stat> checked_stat(int fd, const std::string& path) {
+  struct stat st{};
+  if (::fstat(fd, &st) != 0) return fail(Code::kIo, "{}: {}", path, errno_text(errno));
+  if (S_ISDIR(st.st_mode))
+    return fail(Code::kInvalidArgument, "{} is a directory, expected a file", path);
+  return st;
+}
+
+Result<int> open_read(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  const Code code = errno == ENOENT ? Code::kNotFound : Code::kIo;
+  return fail(code, "{}: {}", path, errno_text(errno));
+}
+
+class PosixMappedFile final : public MappedFile {
+ public:
+  PosixMappedFile(const std::byte* data, FileStamp stamp) : data_(data), stamp_(stamp) {}
+  ~PosixMappedFile() override {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), stamp_.bytes);
+  }
+  std::span<const std::byte> bytes() const override { return {data_, stamp_.bytes}; }
+  const FileStamp& stamp() const override { return stamp_; }
+
+ private:
+  const std::byte* data_;
+  FileStamp stamp_;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) const override {
+    const Descriptor fd(TRY(open_read(path)));
+    const struct stat st = TRY(checked_stat(fd.get(), path));
+    const FileStamp stamp = stamp_of(st);
+    if (stamp.bytes == 0) return std::make_unique<PosixMappedFile>(nullptr, stamp);
+    void* data = ::mmap(nullptr, stamp.bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (data == MAP_FAILED) return fail(Code::kIo, "{}: cannot map: {}", path, errno_text(errno));
+    return std::make_unique<PosixMappedFile>(static_cast<const std::byte*>(data), stamp);
+  }
+
+  Result<std::string> read(const std::string& path, std::size_t bytes_max) const override {
+    const Descriptor fd(TRY(open_read(path)));
+    TRY(checked_stat(fd.get(), path));
+    std::string out;
+    char buffer[1 << 16];
+    while (true) {
+      const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return fail(Code::kIo, "{}: {}", path, errno_text(errno));
+      if (got == 0) return out;
+      out.append(buffer, static_cast<std::size_t>(got));
+      if (out.size() > bytes_max)
+        return fail(Code::kTooLarge, "{}: larger than {} bytes", path, bytes_max);
+    }
+  }
+};
+
+}  // namespace
+
+const FileSystem& system_file_system() {
+  static const PosixFileSystem instance;
+  return instance;
+}
+
+}  // namespace artery

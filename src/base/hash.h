@@ -1,0 +1,17 @@
+#pragma once
+// SHA-256 and hexadecimal text. Pure functions and a plain value, any thread.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace artery {
+
+using Digest = std::array<std::uint8_t, 32>;
+
+Digest sha256(std::span<const std::byte> bytes);
+std::string hex(std::span<const std::uint8_t> bytes);
+
+}  // namespace artery

@@ -1,0 +1,35 @@
+#pragma once
+// From a path to a running model. Called by `cli` (any thread, not the engine thread).
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "model/format/gguf.h"
+#include "model/model.h"
+#include "tensor/backend.h"
+
+namespace artery::model {
+
+struct LoadOptions {
+  tensor::KvType kv_type = tensor::KvType::kF16;
+  // Progress in bytes of weights packed; called from the loading thread.
+  std::function<void(std::uint64_t done, std::uint64_t total)> on_progress;
+};
+
+// Checks everything that can be wrong in the file without reading weights: architecture,
+// hyper-parameters, every tensor's name, shape and type, and the tokenizer arrays' lengths. What
+// `inspect`, `doctor` and `serve` refuse by. kBadFile, kUnsupported.
+Result<ModelInfo> check_model(const GgufFile& file);
+
+// check_model, then packs the weights. `backend` outlives the model. kOutOfMemory.
+Result<std::unique_ptr<Model>> load_model(
+    const GgufFile& file, tensor::Backend& backend, const LoadOptions& options
+);
+
+// Architectures load_model knows, for messages.
+std::vector<std::string> supported_architectures();
+
+}  // namespace artery::model

@@ -1,0 +1,72 @@
+#pragma once
+// The HTTP server's public header: what `cli` assembles. Owns the listening socket, the connection
+// workers and the API handlers. The port opens before the model loads; until `attach` the API
+// answers 503 with the load's progress. All methods may be called from any thread.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "codec/prompt/chat_template.h"
+#include "codec/tokenizer.h"
+#include "engine/engine.h"
+
+namespace artery::server {
+
+struct Config {
+  std::string host = "127.0.0.1";
+  int port = 8000;  // 0: the system picks one
+  int http_threads = 2;
+  std::string api_key;    // empty: none asked
+  bool insecure = false;  // allow a non-loopback host without a key
+  std::string served_model_name;
+  std::string root_path;
+  std::vector<std::string> allowed_origins;  // CORS; empty: none
+  std::size_t body_bytes_max = 32u << 20;
+  std::size_t header_bytes_max = 64u << 10;
+  int connections_max = 1024;
+  int header_timeout_s = 30;  // slow senders get 408
+  int body_timeout_s = 120;
+  int keep_alive_s = 75;
+  int sse_comment_s = 5;  // silence before a comment line
+  int json_depth_max = 64;
+  int stuck_s = 10;  // engine silent for longer: /health 503
+  bool log_requests = true;
+  bool metrics_compat_vllm = false;
+  std::string version;  // for /version
+};
+
+// What the server answers with, once the model is loaded.
+struct Serving {
+  std::shared_ptr<engine::Engine> engine;
+  std::shared_ptr<const codec::Tokenizer> tokenizer;
+  std::shared_ptr<const codec::ChatTemplate>
+      chat_template;  // null: chat is refused, chat_template_error says why
+  std::string chat_template_error;
+  std::string model_name;          // as shown by /v1/models
+  std::string system_fingerprint;  // weights digest + numerics id
+};
+
+class Server {
+ public:
+  // Binds and starts accepting. Port taken: kIo with address, port and the flag to change it; a
+  // non-loopback host without key or `insecure`: kInvalidArgument.
+  static Result<std::unique_ptr<Server>> open(Config config, const Clock& clock = system_clock());
+  virtual ~Server() = default;
+
+  virtual int port() const = 0;
+  // Progress of the load in [0, 1], shown by /health while loading.
+  virtual void set_load_progress(double fraction) = 0;
+  virtual void attach(Serving serving) = 0;
+  // Observer for engine::make_engine, so that step metrics reach /metrics.
+  virtual engine::Observer observer() = 0;
+  // /ready turns 503, new work is refused, open streams go on.
+  virtual void begin_drain() = 0;
+  // Closes connections and joins the workers. Idempotent.
+  virtual void stop() = 0;
+};
+
+}  // namespace artery::server

@@ -1,0 +1,131 @@
+#pragma once
+// The seam between models and arithmetic. A model calls these verbs on whole rows of a flat batch;
+// a Backend runs them on its ComputePool. Two implementations: the fast one (float32 activations,
+// SIMD by run-time dispatch) and the reference one (double activations and sums, plain loops),
+// `--numerics fast|reference`; CUDA later.
+//
+// Contract of every verb (design "Numerics"): the bits of an output row depend only on that row's
+// input and, for attention, on that sequence's own history. Batch size, batch mates, chunking,
+// thread count and ISA change nothing. Called by one thread at a time (the engine thread). No verb
+// fails: shapes are checked by CHECK, everything that can be wrong in a file was refused at load.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/chain_key.h"
+#include "base/ids.h"
+#include "tensor/compute_pool.h"
+#include "tensor/isa.h"
+#include "tensor/weights.h"
+
+namespace artery::tensor {
+
+// A row-major matrix of activations, dense, 64-byte aligned. The element type is the backend's own
+// (float32 for fast, double for reference); only the backend looks inside.
+struct Rows {
+  void* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
+enum class KvType : std::uint8_t { kF16, kF32, kF64 };  // kF64: reference numerics only
+std::int64_t kv_type_bytes(KvType type);
+
+// One KV group's memory: `pages` pages of `page_bytes`. Within a page, layer l of the group starts
+// at l * layer_bytes: K as [kv_heads][head_dim][16 positions], then V as [kv_heads][16
+// positions][head_dim]. So lane i of a K vector is position i of the page.
+struct KvGeometry {
+  int layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  KvType type = KvType::kF16;
+  std::int64_t layer_bytes() const {
+    return std::int64_t{2} * kv_heads * head_dim * kPageTokens * kv_type_bytes(type);
+  }
+  std::int64_t page_bytes() const { return layers * layer_bytes(); }
+};
+struct KvPages {
+  std::byte* base = nullptr;
+  KvGeometry geometry;
+};
+
+// Which rows belong to which sequence and where their history lies. All spans outlive the call.
+struct AttentionBatch {
+  std::span<const Position>
+      positions;  // [rows] absolute, ascending and contiguous within a sequence
+  std::span<const std::int32_t> offsets;  // [sequences + 1] first row of each sequence
+  std::span<const PageId>
+      page_table;  // [sequences, pages_max]: page of positions 16 p .. 16 p + 15
+  std::int64_t pages_max = 0;
+};
+
+enum class RopeStyle {
+  kAdjacentPairs,
+  kHalves
+};  // Llama files rotate (2i, 2i+1); Qwen, Gemma rotate (i, i + d/2)
+
+// cos/sin of every position, float64, made once at load from the model's RoPE parameters.
+struct RopeTable {
+  RopeStyle style = RopeStyle::kAdjacentPairs;
+  int rotary_dims = 0;      // first dims of a head that are rotated; even
+  std::vector<double> cos;  // [positions, rotary_dims / 2]
+  std::vector<double> sin;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Goes into NumericsId: "fast-1" or "reference-1" (a class of bits, not an ISA: all ISAs give
+  // equal bits).
+  virtual std::string numerics_class() const = 0;
+  virtual Isa isa() const = 0;
+  virtual ComputePool& pool() = 0;
+
+  // Scratch for one forward: bump allocation, all freed by reset(). Contents start undefined.
+  virtual Rows alloc(std::int64_t rows, std::int64_t cols) = 0;
+  virtual void reset() = 0;
+
+  virtual void embed(const WeightMatrix& table, std::span<const TokenId> tokens, Rows out) = 0;
+  virtual void load(std::span<const float> values, Rows out) = 0;  // out[i] = values[i]
+  virtual void store(Rows x, std::span<float> out) = 0;            // out[i] = x[i] as float32
+  virtual void gather(
+      Rows x, std::span<const std::int32_t> rows, Rows out
+  ) = 0;  // out[r] = x[rows[r]]
+  virtual void copy(Rows x, Rows out) = 0;
+
+  // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight. out may be x.
+  virtual void rms_norm(Rows x, std::span<const float> weight, float eps, Rows out) = 0;
+  // The same over each `head_dim` slice of a row (q/k norms).
+  virtual void rms_norm_heads(Rows x, int head_dim, std::span<const float> weight, float eps) = 0;
+  // out[r, n] = sum_k x[r, k] w[n, k] (+ bias[n]). bias empty or [w.rows()]. out must not overlap
+  // x.
+  virtual void matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) = 0;
+  // Rotates each head of x [rows, heads * head_dim] in place.
+  virtual void rope(
+      Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table
+  ) = 0;
+  // Writes k and v rows [rows, kv_heads * head_dim] of layer `layer` into the pages of their
+  // positions.
+  virtual void kv_write(
+      Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch
+  ) = 0;
+  // Causal attention of q [rows, heads * head_dim] over positions 0 .. its own (the rows' own k, v
+  // already written). One partial result per block of absolute positions, one left fold over the
+  // blocks. `scale` multiplies q.k.
+  virtual void attention(
+      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+  ) = 0;
+  // out = silu(gate) * up. out may be gate.
+  virtual void swiglu(Rows gate, Rows up, Rows out) = 0;
+  virtual void add(Rows x, Rows y) = 0;  // x += y
+};
+
+// `pool` outlives the backend. isa is ignored by the reference backend.
+std::unique_ptr<Backend> make_fast_backend(ComputePool& pool, Isa isa);
+std::unique_ptr<Backend> make_reference_backend(ComputePool& pool);
+
+}  // namespace artery::tensor
