@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The first minute: builds Artery, fetches a small real model, starts the server, holds a two-turn
+# chat through the HTTP API and stops. On a plain machine it installs what is missing first.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+./build.sh
+scripts/install-deps model
+echo "== fetch the model: SmolLM2-135M-Instruct (Apache-2.0, 98 MB, once)"
+model=$(scripts/fetch-model smollm2)
+exec python3 scripts/two-turn-chat build/release/artery "$model"
