@@ -1,0 +1,67 @@
+#pragma once
+// Internal to quant/: one decoder per block type, for `blocks` blocks back to back. `in` needs no
+// alignment and must not overlap `out`. Each family's file states its layouts, as the ggml block
+// structures define them; all numbers are little-endian. No allocation, no state, any thread.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tensor/quant/half.h"
+
+namespace artery::tensor::quant {
+
+static_assert(std::endian::native == std::endian::little, "blocks are read in place");
+
+inline std::uint16_t load_u16(const std::uint8_t* in) {
+  std::uint16_t value;
+  std::memcpy(&value, in, sizeof value);
+  return value;
+}
+inline std::uint32_t load_u32(const std::uint8_t* in) {
+  std::uint32_t value;
+  std::memcpy(&value, in, sizeof value);
+  return value;
+}
+inline float load_f16(const std::uint8_t* in) { return f16_to_f32(load_u16(in)); }
+inline int as_signed(std::uint8_t byte) { return static_cast<std::int8_t>(byte); }
+inline float to_float(int value) { return static_cast<float>(value); }
+
+// floats.cc; a block is one value
+void decode_f32(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_f16(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_bf16(const std::uint8_t* in, std::size_t blocks, float* out);
+// blocks_32.cc
+void decode_q4_0(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q4_1(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q5_0(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q5_1(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q8_0(const std::uint8_t* in, std::size_t blocks, float* out);
+// k_quants.cc
+void decode_q2_k(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q3_k(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q4_k(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q5_k(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q6_k(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q8_k(const std::uint8_t* in, std::size_t blocks, float* out);
+// iq_quants.cc
+void decode_iq1_s(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq1_m(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq2_xxs(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq2_xs(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq2_s(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq3_xxs(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq3_s(const std::uint8_t* in, std::size_t blocks, float* out);
+// four_bit_tables.cc
+void decode_iq4_nl(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_iq4_xs(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_mxfp4(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_nvfp4(const std::uint8_t* in, std::size_t blocks, float* out);
+// few_bits.cc
+void decode_tq1_0(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_tq2_0(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q1_0(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_q2_0(const std::uint8_t* in, std::size_t blocks, float* out);
+
+}  // namespace artery::tensor::quant
