@@ -19,7 +19,9 @@ inline float f16_to_f32(std::uint16_t half) {
   // Through an integer and not by scaling a subnormal float32, which flush-to-zero would lose.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<int>(magnitude)) * 0x1p-24f);
-  return std::bit_cast<float>(sign | (magnitude < 0x0400u ? subnormal : normal));
+  // A mask and not a choice: compilers turn the choice into a branch, which keeps loops scalar.
+  const std::uint32_t is_subnormal = 0u - static_cast<std::uint32_t>(magnitude < 0x0400u);
+  return std::bit_cast<float>(sign | (subnormal & is_subnormal) | (normal & ~is_subnormal));
 }
 
 // Rounds to nearest, ties to even; beyond 65520 gives infinity. A NaN stays a (quiet) NaN.

@@ -146,7 +146,10 @@ void decode_iq1_s(const std::uint8_t* in, std::size_t blocks, float* out) {
 void decode_iq1_m(const std::uint8_t* in, std::size_t blocks, float* out) {
   for (; blocks > 0; --blocks, in += 56) {
     unsigned d_bits = 0;
-    for (int i = 0; i < 4; ++i) d_bits |= (load_u16(in + 48 + 2 * i) >> 12) << (4 * i);
+    for (int i = 0; i < 4; ++i) {
+      const unsigned scales = load_u16(in + 48 + 2 * i);
+      d_bits |= scales >> 12 << (4 * i);
+    }
     const float d = f16_to_f32(static_cast<std::uint16_t>(d_bits));
     for (int entry = 0; entry < 32; ++entry, out += 8) {
       const int part = entry / 2;
