@@ -1,0 +1,81 @@
+#pragma once
+// Gumbel-max sampling (design, "Numerics"): the token is the argmax over the filtered set of
+// logit / T + noise(seed, choice, position, token). Order of the filters: logit bias, penalties,
+// grammar mask, minimum length; then greedy, or temperature, top-k, top-p, min-p. All sums run in a
+// fixed order in double with our own exp and log, so equal logits give equal tokens anywhere. Ties
+// go to the lower id; NaN never wins. Owns scratch buffers; engine thread only.
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "codec/grammar/token_matcher.h"
+#include "engine/engine.h"
+
+namespace artery::engine {
+
+// How often tokens occurred in one choice's text; what the penalties read.
+class TokenHistory {
+ public:
+  void add_prompt(std::span<const TokenId> tokens);
+  void add_generated(TokenId token) { ++counts_[token]; }
+  // Occurrences among the generated tokens by id; 0 for those only in the prompt.
+  const std::unordered_map<TokenId, std::int32_t>& counts() const { return counts_; }
+
+ private:
+  std::unordered_map<TokenId, std::int32_t> counts_;
+};
+
+// Whether `params` read the history at all.
+bool uses_penalties(const SamplingParams& params);
+
+struct SampleContext {
+  const SamplingParams& params;
+  int choice = 0;
+  Position position = 0;         // of the token to be drawn
+  std::int64_t generated = 0;    // tokens of the choice before this one
+  const TokenHistory* history;   // null when !uses_penalties
+  codec::TokenMatcher* matcher;  // null: unconstrained
+};
+
+struct Sampled {
+  TokenId token = 0;
+  PositionLogprobs logprobs;  // filled when params.logprobs >= 0
+};
+
+class Sampler {
+ public:
+  // logits [vocab], left unchanged. kInvalidArgument when every token is ruled out.
+  Result<Sampled> sample(std::span<const float> logits, const SampleContext& context);
+
+  // Log probabilities of the distribution in `logits` [vocab]: of `chosen`, its rank and the `top`
+  // best. -inf where the model gives no chance.
+  PositionLogprobs logprobs(std::span<const float> logits, TokenId chosen, int top);
+
+ private:
+  struct Candidate {
+    float logit;
+    TokenId token;
+  };
+  static bool better(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  }
+
+  std::span<const float> adjust(std::span<const float> logits, const SampleContext& context);
+  void apply_penalties(const SampleContext& context);
+  void apply_mask(codec::TokenMatcher& matcher);
+  TokenId draw(std::span<const float> logits, TokenId best, const SampleContext& context);
+  void filter(std::span<const float> logits, TokenId best, const SampleContext& context);
+  void filter_top_p(std::span<const float> logits, float max, const SampleContext& context);
+  void select_top(std::span<const float> logits, std::size_t count);
+
+  std::vector<float> adjusted_;        // [vocab]
+  std::vector<std::uint32_t> mask_;    // [vocab / 32]
+  std::vector<Candidate> candidates_;  // best first
+};
+
+}  // namespace artery::engine
