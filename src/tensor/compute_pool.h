@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace artery::tensor {
 
@@ -43,5 +44,11 @@ struct CpuLimits {
   double quota_cores = 0;  // cgroup quota / period; 0 = no limit
 };
 CpuLimits cpu_limits();
+
+namespace internal {
+// The tightest CPU quota / period among the cgroups named in `proc_cgroup` (text of
+// /proc/self/cgroup) and their parents, v1 and v2, mounted at `mount`; 0 = no limit.
+double cgroup_quota_cores(const std::string& proc_cgroup, const std::string& mount);
+}  // namespace internal
 
 }  // namespace artery::tensor

@@ -34,7 +34,7 @@ class HugeBuffer {
     std::size_t bytes;
     void operator()(std::byte* data) const;
   };
-  std::unique_ptr<std::byte, Unmap> data_;
+  std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0}};
   std::size_t bytes_ = 0;
 };
 
@@ -62,6 +62,11 @@ class WeightMatrix {
   }
   std::size_t bytes() const { return buffer_.bytes(); }
   bool empty() const { return rows_ == 0; }
+  // True for the fast types, whose tiles are laid out as ops/tile_layout.h says.
+  bool interleaved() const { return is_interleaved(type_); }
+  static bool is_interleaved(DType type);
+  // The file's bytes of one row; only for a type that is not interleaved.
+  std::span<const std::byte> raw_row(std::int64_t row) const;
 
   // One row decoded to float32 [cols], exactly as quant::decode_row gives it from the file's bytes.
   void decode_row(std::int64_t row, std::span<float> out) const;

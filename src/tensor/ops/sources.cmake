@@ -1,3 +1,21 @@
 # Kernels, weights and the compute pool; paths from src/tensor.
-set(TENSOR_KERNEL_SOURCES)
-set(TENSOR_KERNEL_TESTS)
+set(TENSOR_KERNEL_SOURCES
+  compute_pool.cc
+  cpu_limits.cc
+  fast_backend.cc
+  isa.cc
+  math.cc
+  ops/build_scalar.cc
+  reference_backend.cc
+  weights.cc)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND TENSOR_KERNEL_SOURCES ops/build_avx2.cc ops/build_avx512.cc)
+  isa_source(avx2 ops/build_avx2.cc)
+  isa_source(avx512 ops/build_avx512.cc)
+  set_source_files_properties(fast_backend.cc PROPERTIES COMPILE_DEFINITIONS ARTERY_X86_KERNELS)
+endif()
+# The plain loops over 16 outputs become vector code only at this level; the order of sums stays.
+set_source_files_properties(reference_backend.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+set(TENSOR_KERNEL_TESTS
+  ops/attention_test.cc
+  ops/matmul_test.cc)

@@ -1,0 +1,131 @@
+#pragma once
+// The kernels as one table of function pointers, filled by each build_<isa>.cc from the same .inc
+// files. Plain pointers and counts only: this header goes into objects built with ISA flags, which
+// must not emit standard-library code. Functions are pure, allocate nothing and may run on several
+// threads at once over disjoint outputs. Nothing is assumed about alignment except of weight tiles
+// (64 bytes). `Row` strides are in elements.
+//
+// Canonical arithmetic. A lane is one of 16; every ISA does the same IEEE float32 operations in the
+// same order, so bits are equal. Reductions over lanes are a tree: lane i += lane i + 8, then 4, 2,
+// 1.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace artery::tensor::ops {
+
+constexpr int kLaneCount = 16;   // = kLanes = kPageTokens
+constexpr int kQuantBlock = 32;  // values per block of Q4_0, Q4_1, Q8_0
+constexpr int kActBlock = 16;    // activations that share one int8 scale; divides kQuantBlock
+constexpr int kActSubs = kQuantBlock / kActBlock;
+constexpr int kAttentionBlock = 64;  // positions per partial attention result
+constexpr int kAttentionPages = kAttentionBlock / kLaneCount;
+
+// kQuantBlock activations of one row as int8: x[i] ~ scale[i / kActBlock] * q[i], scale = the
+// sub-block's absmax / 127, q rounded to nearest even. With s_j the sum of q over sub-block j:
+// bias[j] = -offset * s_j (offset: the constant added to the weights to make them unsigned) and
+// sum = fold over j of fma(scale[j], s_j, sum), from 0. A sub-block with an infinity or NaN has q =
+// 0 and scale = NaN, which makes its row's products NaN.
+struct ActBlock {
+  std::int8_t q[kQuantBlock];
+  float scale[kActSubs];
+  std::int32_t bias[kActSubs];
+  float sum;
+};
+
+// out[r * out_stride + n] for n in [n_begin, n_begin + 16 * tile_count), cut at n_end.
+struct MatmulArgs {
+  const std::byte* tiles;
+  std::size_t tile_bytes;
+  std::int64_t tile_count;
+  std::int64_t n_begin;
+  std::int64_t n_end;
+  std::int64_t cols;
+  const float* x;       // float kernels: [x_rows, cols]
+  const ActBlock* act;  // int8 kernels: [x_rows, cols / kQuantBlock]
+  std::int64_t x_rows;
+  const float* bias;  // [all weight rows] or null
+  float* out;
+  std::int64_t out_stride;
+};
+
+// Where one layer and KV head of a page lies: page p starts at base + p * page_bytes, its K
+// [head_dim][16] at + k_offset, its V [16][head_dim] at + v_offset.
+struct KvArgs {
+  std::byte* base;
+  std::int64_t page_bytes;
+  std::int64_t k_offset;
+  std::int64_t v_offset;
+  int head_dim;
+};
+
+// The query vectors of `rows` consecutive rows of one sequence and of the `group` heads of one KV
+// head: vector i is row i / group, head i % group.
+struct AttentionArgs {
+  KvArgs kv;
+  const std::int32_t* page_table;  // page of positions 16 p .. 16 p + 15
+  const float* q;                  // first head of the group in the first row
+  float* out;                      // the same place in the output
+  std::int64_t stride;             // between rows of q and of out
+  int group;
+  int rows;
+  std::int64_t position;  // of the first row; row i has position + i
+  float scale;
+  float* scratch;  // attention_scratch_floats(...)
+};
+constexpr std::int64_t attention_scratch_floats(int rows, int group, int head_dim) {
+  return std::int64_t{rows} * group * (kAttentionBlock + head_dim + 4);
+}
+
+struct RopeArgs {
+  float* head;       // [head_dim]
+  const float* cos;  // [rotary_dims], one per rotated element
+  const float* sin;  // [rotary_dims], negative for the first element of a pair
+  int rotary_dims;
+  bool halves;  // pairs (i, i + rotary_dims / 2), else (2 i, 2 i + 1)
+};
+
+struct KernelTable {
+  // Float weights, interleaved [cols][16]. Four chains over k mod 4, a_j = fma(w, x_k, a_j) from 0,
+  // k ascending; y = (a_0 + a_1) + (a_2 + a_3); then + bias.
+  void (*matmul_f32)(const MatmulArgs&);
+  void (*matmul_f16)(const MatmulArgs&);
+  void (*matmul_bf16)(const MatmulArgs&);
+  // Integer dot products within a sub-block are exact, i_j = sum of w q. Per block, ascending:
+  // t = i_0 * scale_0; t = fma(i_j, scale_j, t); y = fma(d, t, y); for Q4_1 also
+  // y = fma(m, sum, y); then + bias.
+  void (*matmul_q4_0)(const MatmulArgs&);
+  void (*matmul_q4_1)(const MatmulArgs&);
+  void (*matmul_q8_0)(const MatmulArgs&);
+  // One row of `blocks` * kQuantBlock activations.
+  void (*quantize)(const float* x, std::int64_t blocks, std::int32_t offset, ActBlock* out);
+
+  // out = (x * (1 / sqrt(ss / n + eps))) * weight; ss: lane i sums x^2 of elements i, i + 16, ...
+  // by fma, then the tree.
+  void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
+  // out = g / (1 + exp(-g)) * up
+  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  void (*add)(float* x, const float* y, std::int64_t n);
+  // x_i = fma(x_i, cos_i, x_partner * sin_i)
+  void (*rope)(const RopeArgs&);
+  void (*exp)(const float* x, std::int64_t n, float* out);
+
+  // One row's k and v [head_dim] into lane `lane` of page `page`; f16 rounds to nearest even.
+  void (*kv_write_f16)(const KvArgs&, std::int64_t page, int lane, const float* k, const float* v);
+  void (*kv_write_f32)(const KvArgs&, std::int64_t page, int lane, const float* k, const float* v);
+  // See attention.inc.
+  void (*attention_f16)(const AttentionArgs&);
+  void (*attention_f32)(const AttentionArgs&);
+};
+
+}  // namespace artery::tensor::ops
+
+namespace artery::tensor::ops::scalar {
+extern const KernelTable kTable;
+}
+namespace artery::tensor::ops::avx2 {
+extern const KernelTable kTable;
+}
+namespace artery::tensor::ops::avx512 {
+extern const KernelTable kTable;
+}

@@ -1,0 +1,339 @@
+// The reference backend: double activations and sums, plain loops, weights decoded exactly. It
+// shares no arithmetic with the fast kernels, so that it can judge them. Row results are sums in
+// ascending order over one row only, so they too are independent of the batch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "base/check.h"
+#include "tensor/backend.h"
+#include "tensor/math.h"
+#include "tensor/ops/arena.h"
+#include "tensor/ops/checks.h"
+#include "tensor/quant/half.h"
+
+namespace artery::tensor {
+namespace {
+
+double* doubles(const Rows& x) { return static_cast<double*>(x.data); }
+double* row_of(const Rows& x, std::int64_t r) { return doubles(x) + r * x.cols; }
+
+// One KV element, whatever its type.
+double kv_get(const std::byte* base, KvType type, std::int64_t index) {
+  const std::byte* at = base + index * kv_type_bytes(type);
+  if (type == KvType::kF64) {
+    double value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  if (type == KvType::kF32) {
+    float value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  std::uint16_t half;
+  std::memcpy(&half, at, sizeof(half));
+  return quant::f16_to_f32(half);
+}
+
+void kv_put(std::byte* base, KvType type, std::int64_t index, double value) {
+  std::byte* at = base + index * kv_type_bytes(type);
+  const auto single = static_cast<float>(value);
+  const std::uint16_t half = quant::f32_to_f16(single);
+  switch (type) {
+    case KvType::kF64:
+      std::memcpy(at, &value, sizeof(value));
+      break;
+    case KvType::kF32:
+      std::memcpy(at, &single, sizeof(single));
+      break;
+    case KvType::kF16:
+      std::memcpy(at, &half, sizeof(half));
+      break;
+  }
+}
+
+// 16 outputs of one activation row from interleaved weights [cols][16].
+void dot_16(const double* x, const double* w, std::int64_t cols, double* out) {
+  double sum[kLanes] = {};
+  for (std::int64_t k = 0; k < cols; ++k) {
+    const double xk = x[k];
+    for (int i = 0; i < kLanes; ++i) sum[i] += xk * w[k * kLanes + i];
+  }
+  for (int i = 0; i < kLanes; ++i) out[i] = sum[i];
+}
+
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(ComputePool& pool) : pool_(pool) {}
+
+  std::string numerics_class() const override { return "reference-1"; }
+  Isa isa() const override { return Isa::kScalar; }
+  ComputePool& pool() override { return pool_; }
+
+  Rows alloc(std::int64_t rows, std::int64_t cols) override {
+    CHECK(rows >= 0 && cols >= 0, "{}x{}", rows, cols);
+    return {arena_.alloc(static_cast<std::size_t>(rows * cols) * sizeof(double)), rows, cols};
+  }
+  void reset() override { arena_.reset(); }
+
+  void embed(const WeightMatrix& table, std::span<const TokenId> tokens, Rows out) override {
+    CHECK(static_cast<std::size_t>(out.rows) == tokens.size() && out.cols == table.cols());
+    std::vector<float> row(static_cast<std::size_t>(out.cols));
+    for (std::int64_t r = 0; r < out.rows; ++r) {
+      table.decode_row(tokens[static_cast<std::size_t>(r)], row);
+      std::copy(row.begin(), row.end(), row_of(out, r));
+    }
+  }
+
+  void load(std::span<const float> values, Rows out) override {
+    CHECK(values.size() == static_cast<std::size_t>(out.rows * out.cols), "{}", values.size());
+    std::copy(values.begin(), values.end(), doubles(out));
+  }
+
+  void store(Rows x, std::span<float> out) override {
+    CHECK(out.size() == static_cast<std::size_t>(x.rows * x.cols), "{}", out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(doubles(x)[i]);
+  }
+
+  void gather(Rows x, std::span<const std::int32_t> rows, Rows out) override {
+    CHECK(out.cols == x.cols && static_cast<std::size_t>(out.rows) == rows.size());
+    for (std::int64_t r = 0; r < out.rows; ++r) {
+      const std::int32_t from = rows[static_cast<std::size_t>(r)];
+      CHECK(from >= 0 && from < x.rows, "row {} of {}", from, x.rows);
+      std::copy_n(row_of(x, from), x.cols, row_of(out, r));
+    }
+  }
+
+  void copy(Rows x, Rows out) override {
+    ops::check_same_shape(x, out);
+    if (x.data != out.data) std::copy_n(doubles(x), x.rows * x.cols, doubles(out));
+  }
+
+  void rms_norm(Rows x, std::span<const float> weight, float eps, Rows out) override {
+    ops::check_same_shape(x, out);
+    CHECK(weight.size() == static_cast<std::size_t>(x.cols), "{} of {}", weight.size(), x.cols);
+    for (std::int64_t r = 0; r < x.rows; ++r) norm(row_of(x, r), weight, eps, row_of(out, r));
+  }
+
+  void rms_norm_heads(Rows x, int head_dim, std::span<const float> weight, float eps) override {
+    CHECK(head_dim > 0 && x.cols % head_dim == 0, "{} columns, heads of {}", x.cols, head_dim);
+    CHECK(weight.size() == static_cast<std::size_t>(head_dim), "{}", weight.size());
+    double* end = doubles(x) + x.rows * x.cols;
+    for (double* head = doubles(x); head != end; head += head_dim) norm(head, weight, eps, head);
+  }
+
+  void matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) override;
+  void rope(Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table)
+      override;
+  void kv_write(Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch) override;
+  void attention(
+      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+  ) override;
+
+  void swiglu(Rows gate, Rows up, Rows out) override {
+    ops::check_same_shape(gate, up);
+    ops::check_same_shape(gate, out);
+    for (std::int64_t i = 0; i < gate.rows * gate.cols; ++i) {
+      const double g = doubles(gate)[i];
+      doubles(out)[i] = g / (1.0 + exp_d(-g)) * doubles(up)[i];
+    }
+  }
+
+  void add(Rows x, Rows y) override {
+    ops::check_same_shape(x, y);
+    for (std::int64_t i = 0; i < x.rows * x.cols; ++i) doubles(x)[i] += doubles(y)[i];
+  }
+
+ private:
+  static void norm(const double* x, std::span<const float> weight, double eps, double* out) {
+    double sum = 0;
+    for (std::size_t i = 0; i < weight.size(); ++i) sum += x[i] * x[i];
+    const double root = std::sqrt(sum / static_cast<double>(weight.size()) + eps);
+    for (std::size_t i = 0; i < weight.size(); ++i) out[i] = x[i] / root * weight[i];
+  }
+
+  struct Head {
+    const double* q;
+    const std::byte* base;
+    const PageId* pages;
+    std::int64_t page_bytes;
+    std::int64_t k_offset;
+    std::int64_t v_offset;
+    KvType type;
+    int dim;
+  };
+  static void attend(
+      const Head& head, Position position, double scale, double* weights, double* out
+  );
+
+  ComputePool& pool_;
+  ops::Arena arena_;
+  ops::Scratch<double> per_thread_;
+};
+
+void ReferenceBackend::matmul(
+    Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out
+) {
+  ops::check_matmul(x, w, bias, out);
+  if (x.rows == 0) return;
+  const std::int64_t cols = w.cols();
+  const std::int64_t stride = (kLanes + 1) * cols;
+  double* scratch = per_thread_.get(static_cast<std::size_t>(pool_.threads() * stride));
+  const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
+    double* tile = scratch + thread * stride;
+    auto* row = reinterpret_cast<float*>(tile + kLanes * cols);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t first = t * kLanes;
+      const std::int64_t rows = std::min<std::int64_t>(kLanes, w.rows() - first);
+      std::fill_n(tile, kLanes * cols, 0.0);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        w.decode_row(first + i, {row, static_cast<std::size_t>(cols)});
+        for (std::int64_t k = 0; k < cols; ++k) tile[k * kLanes + i] = row[k];
+      }
+      for (std::int64_t r = 0; r < x.rows; ++r) {
+        double y[kLanes];
+        dot_16(row_of(x, r), tile, cols, y);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const double b = bias.empty() ? 0.0 : bias[static_cast<std::size_t>(first + i)];
+          row_of(out, r)[first + i] = y[i] + b;
+        }
+      }
+    }
+  };
+  pool_.parallel_for(w.tiles(), 1, std::ref(body));
+}
+
+void ReferenceBackend::rope(
+    Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table
+) {
+  ops::check_rope(x, head_dim, positions, table);
+  const int half = table.rotary_dims / 2;
+  const bool halves = table.style == RopeStyle::kHalves;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    const std::int64_t at = std::int64_t{positions[static_cast<std::size_t>(r)]} * half;
+    for (double* head = row_of(x, r); head != row_of(x, r + 1); head += head_dim) {
+      for (int i = 0; i < half; ++i) {
+        const double c = table.cos[static_cast<std::size_t>(at + i)];
+        const double s = table.sin[static_cast<std::size_t>(at + i)];
+        double& a = head[halves ? i : 2 * i];
+        double& b = head[halves ? i + half : 2 * i + 1];
+        const double turned = a * c - b * s;
+        b = a * s + b * c;
+        a = turned;
+      }
+    }
+  }
+}
+
+void ReferenceBackend::kv_write(
+    Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch
+) {
+  ops::check_same_shape(k, v);
+  if (k.rows == 0) return;
+  ops::check_kv(kv, layer);
+  ops::check_attention_batch(batch, k.rows);
+  const KvGeometry& g = kv.geometry;
+  CHECK(k.cols == std::int64_t{g.kv_heads} * g.head_dim, "{} columns", k.cols);
+  const std::int64_t half_layer = g.layer_bytes() / 2;
+  for (std::size_t s = 0; s + 1 < batch.offsets.size(); ++s) {
+    for (std::int64_t r = batch.offsets[s]; r < batch.offsets[s + 1]; ++r) {
+      const Position position = batch.positions[static_cast<std::size_t>(r)];
+      const auto entry = s * static_cast<std::size_t>(batch.pages_max) +
+                         static_cast<std::size_t>(position / kPageTokens);
+      std::byte* keys =
+          kv.base + batch.page_table[entry] * g.page_bytes() + layer * g.layer_bytes();
+      const int lane = position % kPageTokens;
+      for (std::int64_t c = 0; c < k.cols; ++c) {
+        const std::int64_t head = c / g.head_dim;
+        const std::int64_t d = c % g.head_dim;
+        kv_put(keys, g.type, c * kPageTokens + lane, row_of(k, r)[c]);
+        kv_put(
+            keys + half_layer, g.type, (head * kPageTokens + lane) * g.head_dim + d, row_of(v, r)[c]
+        );
+      }
+    }
+  }
+}
+
+// Softmax over all positions 0 .. `position`, in one piece. `weights`: [position + 1] scratch.
+void ReferenceBackend::attend(
+    const Head& head, Position position, double scale, double* weights, double* out
+) {
+  double top = -HUGE_VAL;
+  for (Position j = 0; j <= position; ++j) {
+    const std::byte* keys =
+        head.base + head.pages[j / kPageTokens] * head.page_bytes + head.k_offset;
+    double dot = 0;
+    for (int d = 0; d < head.dim; ++d) {
+      dot += head.q[d] * kv_get(keys, head.type, std::int64_t{d} * kPageTokens + j % kPageTokens);
+    }
+    weights[j] = dot * scale;
+    top = std::max(top, weights[j]);
+  }
+  double sum = 0;
+  for (Position j = 0; j <= position; ++j) {
+    weights[j] = exp_d(weights[j] - top);
+    sum += weights[j];
+  }
+  std::fill_n(out, head.dim, 0.0);
+  for (Position j = 0; j <= position; ++j) {
+    const std::byte* values =
+        head.base + head.pages[j / kPageTokens] * head.page_bytes + head.v_offset;
+    const std::int64_t row = std::int64_t{j % kPageTokens} * head.dim;
+    for (int d = 0; d < head.dim; ++d) out[d] += weights[j] * kv_get(values, head.type, row + d);
+  }
+  for (int d = 0; d < head.dim; ++d) out[d] /= sum;
+}
+
+void ReferenceBackend::attention(
+    Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+) {
+  ops::check_same_shape(q, out);
+  if (q.rows == 0) return;
+  ops::check_kv(kv, layer);
+  ops::check_attention_batch(batch, q.rows);
+  const KvGeometry& g = kv.geometry;
+  CHECK(q.cols % (std::int64_t{g.kv_heads} * g.head_dim) == 0, "{} columns", q.cols);
+  const std::int64_t heads = q.cols / g.head_dim;
+  const std::int64_t group = heads / g.kv_heads;
+  const std::int64_t head_bytes = g.layer_bytes() / 2 / g.kv_heads;
+  const std::int64_t stride = batch.pages_max * kPageTokens;
+  double* scratch = per_thread_.get(static_cast<std::size_t>(pool_.threads() * stride));
+  const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t r = item / heads;
+      const std::int64_t h = item % heads;
+      const auto after = std::upper_bound(batch.offsets.begin(), batch.offsets.end(), r);
+      const std::int64_t sequence = after - batch.offsets.begin() - 1;
+      Head head = {};
+      head.q = row_of(q, r) + h * g.head_dim;
+      head.base = kv.base;
+      head.pages = batch.page_table.data() + sequence * batch.pages_max;
+      head.page_bytes = g.page_bytes();
+      head.k_offset = layer * g.layer_bytes() + h / group * head_bytes;
+      head.v_offset = head.k_offset + g.layer_bytes() / 2;
+      head.type = g.type;
+      head.dim = g.head_dim;
+      double* result = row_of(out, r) + h * g.head_dim;
+      attend(
+          head,
+          batch.positions[static_cast<std::size_t>(r)],
+          scale,
+          scratch + thread * stride,
+          result
+      );
+    }
+  };
+  pool_.parallel_for(q.rows * heads, 1, std::ref(body));
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend(ComputePool& pool) {
+  return std::make_unique<ReferenceBackend>(pool);
+}
+
+}  // namespace artery::tensor

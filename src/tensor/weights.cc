@@ -1,0 +1,216 @@
+#include "tensor/weights.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/ops/tile_layout.h"
+#include "tensor/quant/decode.h"
+
+namespace artery::tensor {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLine = 64;
+constexpr std::int64_t kBlockValues = 32;  // of Q4_0, Q4_1, Q8_0
+constexpr std::size_t kOffsetBit = 0x80;   // turns a signed byte into byte + 128 and back
+
+std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+const ops::BlockLayout* block_layout(DType type) {
+  switch (type) {
+    case DType::kQ4_0:
+      return &ops::kQ4_0Layout;
+    case DType::kQ4_1:
+      return &ops::kQ4_1Layout;
+    case DType::kQ8_0:
+      return &ops::kQ8_0Layout;
+    default:
+      return nullptr;
+  }
+}
+
+bool is_plain_float(DType type) {
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
+}
+
+std::size_t tile_size(DType type, std::int64_t cols) {
+  if (const ops::BlockLayout* layout = block_layout(type)) {
+    const std::int64_t blocks = cols / kBlockValues;
+    const std::int64_t units = (blocks + layout->blocks_per_unit - 1) / layout->blocks_per_unit;
+    return static_cast<std::size_t>(units) * layout->unit_bytes;
+  }
+  return round_up(static_cast<std::size_t>(row_bytes(type, cols)) * kLanes, kLine);
+}
+
+// One block of the file to or from its places in a tile.
+template <bool kPack>
+void move_bytes(std::byte* tile, std::byte* file, std::size_t n) {
+  std::memcpy(kPack ? tile : file, kPack ? file : tile, n);
+}
+
+template <bool kPack>
+void move_block(
+    const ops::BlockLayout& layout, std::byte* tile, std::int64_t block, int lane, std::byte* file
+) {
+  const ops::BlockPlace at = ops::place_of(layout, block);
+  const auto row = static_cast<std::size_t>(lane);
+  move_bytes<kPack>(tile + at.scale + 2 * row, file, 2);
+  file += 2;
+  if (layout.has_min) {
+    move_bytes<kPack>(tile + at.min + 2 * row, file, 2);
+    file += 2;
+  }
+  for (std::size_t group = 0; group < layout.quant_bytes / 64; ++group) {
+    move_bytes<kPack>(tile + at.quants + 64 * group + 4 * row, file + 4 * group, 4);
+  }
+}
+
+void flip_offset(std::byte* quants, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) quants[i] ^= std::byte{kOffsetBit};
+}
+
+void pack_row(DType type, std::int64_t cols, const std::byte* raw, int lane, std::byte* tile) {
+  const auto row = static_cast<std::size_t>(lane);
+  if (const ops::BlockLayout* layout = block_layout(type)) {
+    const auto bytes = static_cast<std::size_t>(traits(type).block_bytes);
+    for (std::int64_t b = 0; b < cols / kBlockValues; ++b, raw += bytes) {
+      std::array<std::byte, 64> block;
+      std::memcpy(block.data(), raw, bytes);
+      if (type == DType::kQ8_0) flip_offset(block.data() + 2, kBlockValues);
+      move_block<true>(*layout, tile, b, lane, block.data());
+    }
+  } else if (is_plain_float(type)) {
+    const auto size = static_cast<std::size_t>(traits(type).block_bytes);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(cols); ++k) {
+      std::memcpy(tile + (k * kLanes + row) * size, raw + k * size, size);
+    }
+  } else {
+    const auto bytes = static_cast<std::size_t>(row_bytes(type, cols));
+    std::memcpy(tile + row * bytes, raw, bytes);
+  }
+}
+
+}  // namespace
+
+Result<HugeBuffer> HugeBuffer::make(std::size_t bytes) {
+  HugeBuffer buffer;
+  if (bytes == 0) return buffer;
+  // Small buffers (norms, tests) stay in ordinary pages.
+  const bool huge = bytes >= kHugePage;
+  const std::size_t unit = huge ? kHugePage : std::size_t{4096};
+  const std::size_t mapped = round_up(bytes, unit);
+  const std::size_t slack = huge ? kHugePage : 0;
+  void* address =
+      mapped < bytes
+          ? MAP_FAILED
+          : mmap(
+                nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
+            );
+  if (address == MAP_FAILED) {
+    return fail(
+        Code::kOutOfMemory,
+        "no memory for {} bytes of weights: use a smaller model or quantization",
+        bytes
+    );
+  }
+  auto* start = static_cast<std::byte*>(address);
+  if (huge) {
+    // Cut to 2 MiB boundaries: a huge page needs an aligned range.
+    const std::size_t lead = round_up(reinterpret_cast<std::size_t>(start), kHugePage) -
+                             reinterpret_cast<std::size_t>(start);
+    if (lead > 0) munmap(start, lead);
+    if (slack > lead) munmap(start + lead + mapped, slack - lead);
+    start += lead;
+    madvise(start, mapped, MADV_HUGEPAGE);  // advice: refusal costs speed only
+  }
+  buffer.data_ = std::unique_ptr<std::byte, Unmap>(start, Unmap{mapped});
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
+void HugeBuffer::Unmap::operator()(std::byte* data) const { munmap(data, bytes); }
+
+bool WeightMatrix::is_interleaved(DType type) {
+  return is_plain_float(type) || block_layout(type) != nullptr;
+}
+
+Result<WeightMatrix> WeightMatrix::pack(
+    DType type,
+    std::int64_t rows,
+    std::int64_t cols,
+    std::span<const std::byte> raw,
+    ComputePool& pool
+) {
+  if (!traits(type).is_weight) {
+    return fail(Code::kUnsupported, "tensors of type {} cannot be used as weights", name(type));
+  }
+  if (rows < 0 || cols <= 0 || cols % traits(type).block_values != 0) {
+    return fail(
+        Code::kBadFile,
+        "a {} matrix of {} x {}: the row length must be a positive multiple of {}",
+        name(type),
+        rows,
+        cols,
+        traits(type).block_values
+    );
+  }
+  const std::int64_t bytes = row_bytes(type, cols);
+  CHECK(raw.size() == static_cast<std::size_t>(rows * bytes), "{} bytes of {}", raw.size(), rows);
+  WeightMatrix matrix;
+  matrix.type_ = type;
+  matrix.rows_ = rows;
+  matrix.cols_ = cols;
+  matrix.tile_bytes_ = tile_size(type, cols);
+  const std::size_t total = matrix.tile_bytes_ * static_cast<std::size_t>(matrix.tiles());
+  matrix.buffer_ = TRY(HugeBuffer::make(total));
+  std::byte* out = matrix.buffer_.data();
+  const auto pack_tiles = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin * kLanes; row < std::min(rows, end * kLanes); ++row) {
+      std::byte* tile = out + static_cast<std::size_t>(row / kLanes) * matrix.tile_bytes_;
+      pack_row(type, cols, raw.data() + row * bytes, static_cast<int>(row % kLanes), tile);
+    }
+  };
+  const auto grain = static_cast<std::int64_t>((std::size_t{1} << 20) / matrix.tile_bytes_);
+  pool.parallel_for(matrix.tiles(), std::max<std::int64_t>(1, grain), std::ref(pack_tiles));
+  return matrix;
+}
+
+std::span<const std::byte> WeightMatrix::raw_row(std::int64_t row) const {
+  DCHECK(!interleaved() && row >= 0 && row < rows_, "row {}", row);
+  const auto bytes = static_cast<std::size_t>(row_bytes(type_, cols_));
+  return {tile(row / kLanes) + static_cast<std::size_t>(row % kLanes) * bytes, bytes};
+}
+
+void WeightMatrix::decode_row(std::int64_t row, std::span<float> out) const {
+  CHECK(row >= 0 && row < rows_, "row {} of {}", row, rows_);
+  CHECK(out.size() == static_cast<std::size_t>(cols_), "{} of {} columns", out.size(), cols_);
+  const int lane = static_cast<int>(row % kLanes);
+  const std::byte* from = tile(row / kLanes);
+  if (const ops::BlockLayout* layout = block_layout(type_)) {
+    const auto bytes = static_cast<std::size_t>(traits(type_).block_bytes);
+    for (std::int64_t b = 0; b < cols_ / kBlockValues; ++b) {
+      std::array<std::byte, 64> block;
+      // Only read: move_block writes the side it moves to.
+      move_block<false>(*layout, const_cast<std::byte*>(from), b, lane, block.data());
+      if (type_ == DType::kQ8_0) flip_offset(block.data() + 2, kBlockValues);
+      const auto at = static_cast<std::size_t>(b * kBlockValues);
+      quant::decode_row(type_, {block.data(), bytes}, out.subspan(at, kBlockValues));
+    }
+  } else if (is_plain_float(type_)) {
+    const auto size = static_cast<std::size_t>(traits(type_).block_bytes);
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      std::array<std::byte, 4> element;
+      const std::size_t at = (k * kLanes + static_cast<std::size_t>(lane)) * size;
+      std::memcpy(element.data(), from + at, size);
+      quant::decode_row(type_, {element.data(), size}, out.subspan(k, 1));
+    }
+  } else {
+    quant::decode_row(type_, raw_row(row), out);
+  }
+}
+
+}  // namespace artery::tensor
