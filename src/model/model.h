@@ -19,7 +19,7 @@ struct ModelInfo {
   std::string architecture;         // "llama", "qwen2"
   std::string name;                 // general.name, or the file's stem
   std::int64_t vocab_size = 0;      // columns of the logits
-  std::int64_t context_length = 0;  // what the model was trained for
+  std::int64_t context_length = 0;  // trained for; of a loaded model at most options.context_max
   std::int64_t embedding_length = 0;
   int layers = 0;
   std::int64_t parameters = 0;
@@ -27,6 +27,7 @@ struct ModelInfo {
   std::int64_t read_bytes_per_token = 0;  // weights read to decode one token
   std::int64_t ops_per_token = 0;         // multiply-adds x 2 of the matrices for one token
   std::string weights_digest;             // hex SHA-256 tree hash of the file's bytes
+  std::vector<std::string> warnings;      // odd but harmless: unused tensors, duplicate tokens, ...
 };
 
 class Model {

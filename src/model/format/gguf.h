@@ -1,7 +1,7 @@
 #pragma once
 // Reader of GGUF v2 and v3 files (format document: ggml/docs/gguf.md). Owns the mapped file. Every
-// count, size and offset is checked before use; memory taken is at most a few times the file.
-// Immutable after open, any thread.
+// count, size and offset is checked before use; memory taken is at most a few times the metadata.
+// Immutable after open, any thread. Never reads tensor data.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,9 @@ struct GgufKey {
 
 class GgufFile final : public WeightSource {
  public:
-  // kNotFound, kIo, kBadFile (message: file, what, where).
+  // kNotFound, kIo, kBadFile (message: file, what, where), kUnsupported (another version of the
+  // format, big-endian). What is odd but harmless (a key that is not UTF-8, a boolean of 7) is told
+  // in warnings().
   static Result<std::unique_ptr<GgufFile>> open(
       const std::string& path, const FileSystem& fs = system_file_system()
   );
@@ -72,7 +74,7 @@ class GgufFile final : public WeightSource {
   const GgufValue* find_key(std::string_view key) const;
 
   // Typed access. Missing: kBadFile "missing metadata K"; wrong type: kBadFile with both types.
-  // Unsigned accepts any integer type with a value in [0, 2^63).
+  // Unsigned accepts any integer type with a value in [0, 2^63); float any number.
   Result<std::uint64_t> get_unsigned(std::string_view key) const;
   Result<double> get_float(std::string_view key) const;
   Result<bool> get_bool(std::string_view key) const;
@@ -95,6 +97,8 @@ class GgufFile final : public WeightSource {
   std::uint64_t data_start_ = 0;
   std::vector<GgufKey> keys_;
   std::vector<TensorInfo> tensors_;
+  std::vector<std::uint32_t> key_order_;     // indexes of keys_, by key
+  std::vector<std::uint32_t> tensor_order_;  // indexes of tensors_, by name
   std::vector<std::string> warnings_;
 };
 

@@ -1,0 +1,44 @@
+#pragma once
+// Reads a model's hyper-parameters, "<architecture>.<key>", with the limits that keep later
+// arithmetic safe. A view of a GgufFile that outlives it; any thread.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "model/format/gguf.h"
+
+namespace artery::model {
+
+class HyperParameters {
+ public:
+  HyperParameters(const GgufFile& file, std::string_view architecture)
+      : file_(file), architecture_(architecture) {}
+
+  const GgufFile& file() const { return file_; }
+  std::string full(std::string_view key) const { return fmt::format("{}.{}", architecture_, key); }
+  bool has(std::string_view key) const { return file_.find_key(full(key)) != nullptr; }
+
+  // A value in [1, max]. kBadFile: missing, another type, zero; kUnsupported: above `max`.
+  Result<std::int64_t> count(std::string_view key, std::int64_t max) const;
+  Result<std::int64_t> count_or(std::string_view key, std::int64_t max, std::int64_t absent) const;
+  // A finite number. kBadFile otherwise.
+  Result<double> number(std::string_view key) const;
+  Result<double> number_or(std::string_view key, double absent) const;
+  Result<std::string_view> text_or(std::string_view key, std::string_view absent) const;
+
+  // fail() with the file's path in front.
+  template <typename... Args>
+  tl::unexpected<Error> fail(Code code, fmt::format_string<Args...> text, Args&&... args) const {
+    return artery::fail(
+        code, "{}: {}", file_.path(), fmt::format(text, std::forward<Args>(args)...)
+    );
+  }
+
+ private:
+  const GgufFile& file_;
+  std::string architecture_;
+};
+
+}  // namespace artery::model

@@ -1,0 +1,12 @@
+#include "model/arch/qwen2.h"
+
+namespace artery::model {
+
+Result<DecoderSpec> qwen2_spec(const GgufFile& file) {
+  // q and k stay as in the checkpoint: halves are rotated. A Qwen2 without q, k, v biases is cut.
+  DecoderSpec spec = TRY(read_decoder_spec(file, "qwen2", tensor::RopeStyle::kHalves));
+  spec.qkv_bias_required = true;
+  return spec;
+}
+
+}  // namespace artery::model

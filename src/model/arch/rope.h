@@ -1,0 +1,52 @@
+#pragma once
+// Rotary position embedding: a file's parameters and the table of cosines and sines the backends
+// read. Pure, any thread.
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "model/arch/hyper_parameters.h"
+#include "tensor/backend.h"
+#include "tensor/compute_pool.h"
+
+namespace artery::model {
+
+// YaRN (Peng et al. 2023, "YaRN: Efficient Context Window Extension", section 3): low frequencies
+// are interpolated by `factor`, high ones kept, with a linear ramp between.
+struct YarnSpec {
+  bool enabled = false;
+  double original_context = 0;
+  double mix = 1;          // share of the ramp that is applied ("ext factor")
+  double beta_fast = 32;   // rotations within the original context above which nothing changes
+  double beta_slow = 1;    // and below which all is interpolated
+  double attn_factor = 1;  // on top of the paper's 1 + 0.1 ln(factor)
+};
+
+struct RopeSpec {
+  tensor::RopeStyle style = tensor::RopeStyle::kAdjacentPairs;
+  int dims = 0;       // rotated dimensions of a head
+  double base = 1e4;  // frequency i is base^(-2 i / dims)
+  double factor = 1;  // context extension: positions are divided by it (linear scaling)
+  YarnSpec yarn;
+};
+
+// Keys rope.dimension_count, rope.freq_base, rope.scaling.*, rope.scale_linear. kBadFile,
+// kUnsupported (longrope, a scaling type we do not know).
+Result<RopeSpec> read_rope(
+    const HyperParameters& hyper,
+    tensor::RopeStyle style,
+    std::int64_t head_dim,
+    std::int64_t context
+);
+
+// `divisors`: one per frequency (Llama 3's rope_freqs.weight), or empty. Angles in double, by
+// tensor/math.h. kBadFile: divisors out of range; kOutOfMemory.
+Result<tensor::RopeTable> make_rope_table(
+    const RopeSpec& spec,
+    std::int64_t positions,
+    std::span<const float> divisors,
+    tensor::ComputePool& pool
+);
+
+}  // namespace artery::model

@@ -1,0 +1,15 @@
+#pragma once
+// What a file that is not a GGUF is instead: people point at failed downloads, LFS pointers and
+// other formats. Pure, any thread.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace artery::model {
+
+// One clause for a message that starts with "not a GGUF file: ", from the first bytes of a file
+// that does not begin with the GGUF magic. What it is and what to do.
+std::string describe_foreign_file(std::span<const std::byte> bytes);
+
+}  // namespace artery::model

@@ -1,0 +1,66 @@
+#include "model/registry.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "model/arch/decoder.h"
+#include "model/arch/llama.h"
+#include "model/arch/qwen2.h"
+#include "model/format/text.h"
+
+namespace artery::model {
+namespace {
+
+template <Result<DecoderSpec> (*spec)(const GgufFile&)>
+Result<ModelInfo> check(const GgufFile& file) {
+  return check_decoder(file, TRY(spec(file)));
+}
+
+template <Result<DecoderSpec> (*spec)(const GgufFile&)>
+Result<std::unique_ptr<Model>> load(
+    const GgufFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
+) {
+  return load_decoder(file, TRY(spec(file)), std::move(info), backend, options);
+}
+
+constexpr std::array kArchitectures = {
+    Architecture{"llama", check<llama_spec>, load<llama_spec>},
+    Architecture{"qwen2", check<qwen2_spec>, load<qwen2_spec>},
+};
+
+}  // namespace
+
+std::span<const Architecture> architectures() { return kArchitectures; }
+
+Result<const Architecture*> find_architecture(const GgufFile& file) {
+  if (file.find_key("general.architecture") == nullptr)
+    return fail(Code::kBadFile, "{}: general.architecture is missing", file.path());
+  const std::string_view name = TRY(file.get_string("general.architecture"));
+  if (!is_utf8(name)) {
+    return fail(
+        Code::kBadFile,
+        "{}: general.architecture is not valid UTF-8: '{}'",
+        file.path(),
+        printable(name)
+    );
+  }
+  for (const Architecture& known : kArchitectures)
+    if (known.name == name) return &known;
+  return fail(
+      Code::kUnsupported,
+      "{}: unknown architecture '{}' (supported: {})",
+      file.path(),
+      printable(name),
+      fmt::join(supported_architectures(), ", ")
+  );
+}
+
+std::vector<std::string> supported_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& known : kArchitectures) names.emplace_back(known.name);
+  return names;
+}
+
+}  // namespace artery::model
