@@ -1,0 +1,217 @@
+#include "codec/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace artery::codec {
+namespace {
+
+bool is_white_space(char32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+CharClass classify_code(char32_t code) {
+  if (is_white_space(code)) return CharClass::kSpace;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharClass::kLetter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharClass::kNumber;
+    default:
+      return CharClass::kOther;
+  }
+}
+
+std::array<CharClass, 128> make_ascii_classes() {
+  std::array<CharClass, 128> classes{};
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    classes[i] = classify_code(static_cast<char32_t>(i));
+  return classes;
+}
+
+// What may follow a lead byte: length of the character and the range of its second byte.
+struct LeadByte {
+  std::uint8_t bytes, low, high;
+};
+
+LeadByte lead_byte(std::uint8_t b) {
+  if (b >= 0xC2 && b <= 0xDF) return {2, 0x80, 0xBF};
+  if (b == 0xE0) return {3, 0xA0, 0xBF};
+  if (b == 0xED) return {3, 0x80, 0x9F};
+  if (b >= 0xE1 && b <= 0xEF) return {3, 0x80, 0xBF};
+  if (b == 0xF0) return {4, 0x90, 0xBF};
+  if (b >= 0xF1 && b <= 0xF3) return {4, 0x80, 0xBF};
+  if (b == 0xF4) return {4, 0x80, 0x8F};
+  return {0, 0, 0};
+}
+
+int combining_class(char32_t code) {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
+}
+
+// Characters that NFC neither changes nor joins to what stands before them, by ranges that hold for
+// every version of Unicode: Latin up to U+02FF, kana letters, unified ideographs, Hangul syllables.
+bool surely_stable(char32_t code) {
+  return code < 0x300 || (code >= 0x3041 && code <= 0x3096) || (code >= 0x30A1 && code <= 0x30FA) ||
+         (code >= 0x3400 && code <= 0x4DBF) || (code >= 0x4E00 && code <= 0x9FFF) ||
+         (code >= 0xAC00 && code <= 0xD7A3) || (code >= 0x1F300 && code <= 0x1FAFF);
+}
+
+void append_decomposed(char32_t code, std::vector<utf8proc_int32_t>& out) {
+  // The longest canonical decomposition has 4 code points; 18 is utf8proc's longest of any kind.
+  std::array<utf8proc_int32_t, 18> part;
+  int boundary = 0;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE);
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      static_cast<utf8proc_int32_t>(code),
+      part.data(),
+      static_cast<utf8proc_ssize_t>(part.size()),
+      options,
+      &boundary
+  );
+  if (count < 0 || static_cast<std::size_t>(count) > part.size()) {
+    out.push_back(static_cast<utf8proc_int32_t>(code));
+    return;
+  }
+  out.insert(out.end(), part.begin(), part.begin() + count);
+}
+
+// utf8proc orders marks by exchanging neighbours, which takes the square of a run's length: a
+// megabyte of marks would hold a worker for hours. Hence our own sort.
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+  const auto class_of = [](utf8proc_int32_t c) {
+    return combining_class(static_cast<char32_t>(c));
+  };
+  auto begin = codes.begin();
+  while (begin != codes.end()) {
+    if (class_of(*begin) == 0) {
+      ++begin;
+      continue;
+    }
+    auto end = std::find_if(begin, codes.end(), [&](auto c) { return class_of(c) == 0; });
+    if (end - begin > 1)
+      std::stable_sort(begin, end, [&](auto a, auto b) { return class_of(a) < class_of(b); });
+    begin = end;
+  }
+}
+
+void append_nfc(const std::vector<char32_t>& stretch, std::string& out) {
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(stretch.size() + stretch.size() / 2);
+  for (char32_t code : stretch) append_decomposed(code, codes);
+  order_marks(codes);
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  const utf8proc_ssize_t count =
+      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), options);
+  for (utf8proc_ssize_t i = 0; i < count; ++i)
+    append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
+}
+
+bool needs_nfc(std::string_view text) {
+  for (std::size_t pos = 0; pos < text.size();) {
+    const Utf8Char c = decode_utf8(text, pos);
+    if (c.state == Utf8State::kValid && !surely_stable(c.code)) return true;
+    pos += c.bytes;
+  }
+  return false;
+}
+
+}  // namespace
+
+Utf8Char decode_utf8(std::string_view text, std::size_t pos) {
+  const auto byte_at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const std::uint8_t first = byte_at(pos);
+  if (first < 0x80) return {first, 1, Utf8State::kValid};
+  const LeadByte lead = lead_byte(first);
+  if (lead.bytes == 0) return {0, 1, Utf8State::kInvalid};
+  char32_t code = first & (0x7FU >> lead.bytes);
+  for (std::uint8_t i = 1; i < lead.bytes; ++i) {
+    if (pos + i >= text.size()) return {0, i, Utf8State::kCut};
+    const std::uint8_t b = byte_at(pos + i);
+    const bool fits = i == 1 ? b >= lead.low && b <= lead.high : (b & 0xC0) == 0x80;
+    if (!fits) return {0, i, Utf8State::kInvalid};
+    code = (code << 6) | (b & 0x3FU);
+  }
+  return {code, lead.bytes, Utf8State::kValid};
+}
+
+void append_utf8(std::string& out, char32_t code) {
+  const auto put = [&](char32_t b) { out.push_back(static_cast<char>(b)); };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xC0 | (code >> 6));
+    put(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    put(0xE0 | (code >> 12));
+    put(0x80 | ((code >> 6) & 0x3F));
+    put(0x80 | (code & 0x3F));
+  } else {
+    put(0xF0 | (code >> 18));
+    put(0x80 | ((code >> 12) & 0x3F));
+    put(0x80 | ((code >> 6) & 0x3F));
+    put(0x80 | (code & 0x3F));
+  }
+}
+
+ClassifiedChar classify(std::string_view text, std::size_t pos) {
+  static const std::array<CharClass, 128> ascii = make_ascii_classes();
+  const auto first = static_cast<std::uint8_t>(text[pos]);
+  if (first < 0x80) return {ascii[first], 1};
+  const Utf8Char c = decode_utf8(text, pos);
+  if (c.state != Utf8State::kValid) return {CharClass::kOther, 1};
+  return {classify_code(c.code), c.bytes};
+}
+
+bool is_punctuation(char32_t code) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_PD:
+    case UTF8PROC_CATEGORY_PS:
+    case UTF8PROC_CATEGORY_PE:
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
+    case UTF8PROC_CATEGORY_PO:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string_view to_nfc(std::string_view text, std::string& buffer) {
+  if (!needs_nfc(text)) return text;
+  buffer.clear();
+  buffer.reserve(text.size());
+  std::vector<char32_t> stretch;
+  const auto flush = [&] {
+    append_nfc(stretch, buffer);
+    stretch.clear();
+  };
+  for (std::size_t pos = 0; pos < text.size();) {
+    const Utf8Char c = decode_utf8(text, pos);
+    if (c.state == Utf8State::kValid) {
+      stretch.push_back(c.code);
+    } else {
+      flush();
+      buffer.append(text, pos, c.bytes);
+    }
+    pos += c.bytes;
+  }
+  flush();
+  return buffer;
+}
+
+}  // namespace artery::codec

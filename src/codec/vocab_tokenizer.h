@@ -1,0 +1,43 @@
+#pragma once
+// What both kinds of tokenizer share: the vocabulary, the pieces, control tokens and BOS/EOS. A
+// kind adds how plain text becomes tokens. Immutable after construction, any thread.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codec/special_tokens.h"
+#include "codec/tokenizer.h"
+
+namespace artery::codec {
+
+class VocabTokenizer : public Tokenizer {
+ public:
+  const VocabData& vocab() const final { return data_; }
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const final;
+  std::string_view piece(TokenId id) const final;
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const final;
+
+ protected:
+  explicit VocabTokenizer(VocabData data);
+
+  // Appends the tokens of `text`, which holds no special token to be parsed. `after_control`: it
+  // stands at the start of the whole text or right behind a control token.
+  virtual void encode_text(std::string_view text, bool after_control, std::vector<TokenId>& ids)
+      const = 0;
+
+  bool is_kind(std::size_t id, TokenKind kind) const { return data_.kinds[id] == kind; }
+  // Control and unknown tokens: matched only where asked for, never made by merges.
+  bool is_hidden(std::size_t id) const;
+  void set_pieces(const std::vector<std::string>& pieces);
+
+  VocabData data_;
+  SpecialTokens special_;  // matched in the text as it comes
+
+ private:
+  std::string piece_bytes_;                // all pieces, one after the other
+  std::vector<std::size_t> piece_starts_;  // [tokens + 1]
+};
+
+}  // namespace artery::codec
