@@ -1,0 +1,96 @@
+#include "bench/forward_driver.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace artery::bench {
+
+Result<KvMemory> KvMemory::make(const model::KvLayout& layout, std::int64_t pages) {
+  KvMemory memory;
+  for (const model::KvGroup& group : layout.groups) {
+    const auto bytes = static_cast<std::size_t>(group.geometry.page_bytes() * pages);
+    void* base = mmap(
+        nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
+    );
+    if (base == MAP_FAILED)
+      return fail(Code::kOutOfMemory, "no address space for {} bytes of KV cache", bytes);
+    memory.groups_.push_back({static_cast<std::byte*>(base), group.geometry});
+    memory.group_bytes_.push_back(bytes);
+  }
+  memory.references_.resize(static_cast<std::size_t>(pages));
+  for (std::int64_t p = pages; p-- > 0;) memory.free_.push_back(static_cast<PageId>(p));
+  return memory;
+}
+
+KvMemory::KvMemory(KvMemory&& other) noexcept
+    : groups_(std::exchange(other.groups_, {})),
+      group_bytes_(std::exchange(other.group_bytes_, {})),
+      references_(std::move(other.references_)),
+      free_(std::move(other.free_)) {}
+
+KvMemory::~KvMemory() {
+  for (std::size_t i = 0; i < groups_.size(); ++i) munmap(groups_[i].base, group_bytes_[i]);
+}
+
+PageId KvMemory::take() {
+  if (free_.empty()) return kNoPage;
+  const PageId page = free_.back();
+  free_.pop_back();
+  references_[static_cast<std::size_t>(page)] = 1;
+  return page;
+}
+
+void KvMemory::hold(PageId page) { ++references_[static_cast<std::size_t>(page)]; }
+
+void KvMemory::release(PageId page) {
+  int& count = references_[static_cast<std::size_t>(page)];
+  CHECK(count > 0, "page {} released twice", page);
+  if (--count == 0) free_.push_back(page);
+}
+
+void run_forward(
+    model::Model& model,
+    const KvMemory& memory,
+    std::span<const Slice> slices,
+    std::vector<float>& logits
+) {
+  std::vector<TokenId> tokens;
+  std::vector<Position> positions;
+  std::vector<std::int32_t> offsets = {0};
+  std::vector<std::int32_t> rows;
+  std::size_t pages_max = 1;
+  for (const Slice& slice : slices) {
+    const auto begin = static_cast<std::int32_t>(tokens.size());
+    tokens.insert(tokens.end(), slice.tokens.begin(), slice.tokens.end());
+    for (std::size_t i = 0; i < slice.tokens.size(); ++i)
+      positions.push_back(slice.first + static_cast<Position>(i));
+    for (const std::int32_t row : slice.logit_rows) rows.push_back(begin + row);
+    offsets.push_back(static_cast<std::int32_t>(tokens.size()));
+    pages_max = std::max(pages_max, slice.pages.size());
+  }
+  std::vector<PageId> table(slices.size() * pages_max, kNoPage);
+  for (std::size_t s = 0; s < slices.size(); ++s)
+    std::copy(
+        slices[s].pages.begin(),
+        slices[s].pages.end(),
+        table.begin() + static_cast<std::ptrdiff_t>(s * pages_max)
+    );
+  const std::vector<model::PageTable> tables(
+      memory.groups().size(), {table, static_cast<std::int64_t>(pages_max)}
+  );
+  logits.resize(rows.size() * static_cast<std::size_t>(model.info().vocab_size));
+  model::ForwardBatch batch;
+  batch.tokens = tokens;
+  batch.positions = positions;
+  batch.offsets = offsets;
+  batch.page_tables = tables;
+  batch.kv = memory.groups();
+  batch.logit_rows = rows;
+  model.forward(batch, logits);
+}
+
+}  // namespace artery::bench

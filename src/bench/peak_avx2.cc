@@ -1,0 +1,37 @@
+#include <immintrin.h>
+
+#include "bench/peak_kernels.h"
+
+namespace artery::bench::avx2 {
+
+float fp32_fma(std::int64_t rounds) {
+  __m256 sums[10];
+  const __m256 a = _mm256_set1_ps(0.999f);
+  const __m256 b = _mm256_set1_ps(1e-3f);
+  for (__m256& sum : sums) sum = b;
+  for (std::int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 10
+    for (int i = 0; i < 10; ++i) sums[i] = _mm256_fmadd_ps(sums[i], a, b);
+  }
+  for (int i = 1; i < 10; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
+  return _mm256_cvtss_f32(sums[0]);
+}
+
+float int8_dot(std::int64_t rounds) {
+  __m256i sums[8];
+  const __m256i one16 = _mm256_set1_epi16(1);
+  const __m256i weights = _mm256_set1_epi8(1);
+  for (__m256i& sum : sums) sum = one16;
+  for (std::int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      // The sum is the left factor, so that no product is the same twice and none can be hoisted.
+      const __m256i pairs = _mm256_maddubs_epi16(sums[i], weights);
+      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs, one16));
+    }
+  }
+  for (int i = 1; i < 8; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
+  return static_cast<float>(_mm256_cvtsi256_si32(sums[0]));
+}
+
+}  // namespace artery::bench::avx2

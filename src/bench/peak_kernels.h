@@ -1,0 +1,24 @@
+#pragma once
+// Loops of nothing but multiply-adds on registers, one pair per ISA. Pure functions, any thread;
+// only on a CPU that has the ISA. The return value keeps the compiler from dropping the loop.
+
+#include <cstdint>
+
+namespace artery::bench {
+
+// Operations (multiply-adds x 2) in one round of a loop below.
+struct PeakKernel {
+  float (*run)(std::int64_t rounds);
+  std::int64_t ops_per_round;
+};
+
+namespace avx2 {
+float fp32_fma(std::int64_t rounds);  // 10 chains of 8 lanes
+float int8_dot(std::int64_t rounds);  // 8 chains of 32 products (maddubs, madd, add)
+}  // namespace avx2
+namespace avx512 {
+float fp32_fma(std::int64_t rounds);  // 10 chains of 16 lanes
+float int8_dot(std::int64_t rounds);  // 10 chains of 64 products (VNNI)
+}  // namespace avx512
+
+}  // namespace artery::bench
