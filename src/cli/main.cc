@@ -1,0 +1,62 @@
+// The program: parse, resolve, run one verb, map its error to an exit code.
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "cli/args.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/version.h"
+
+namespace artery::cli {
+
+namespace {
+
+const char* environment(const char* name) { return std::getenv(name); }
+
+int run_verb(const Parsed& parsed) {
+  Result<Options> options = Options::make(*parsed.verb, parsed.given, environment);
+  if (!options) {
+    print_error(options.error());
+    return exit_code(options.error().code);
+  }
+  if (parsed.print_config) {
+    std::fputs(options->as_toml().c_str(), stdout);
+    return kExitDone;
+  }
+  Result<int> result = parsed.verb->run(*options);
+  if (result) return *result;
+  print_error(result.error());
+  return exit_code(result.error().code);
+}
+
+int run_main(int argc, char** argv) {
+  const std::vector<Verb> verbs = all_verbs();
+  const Parsed parsed = parse_args(verbs, argc, argv);
+  if (parsed.exit_code) return *parsed.exit_code;
+  if (parsed.version) {
+    std::puts(version_line().c_str());
+    return kExitDone;
+  }
+  return run_verb(parsed);
+}
+
+}  // namespace
+}  // namespace artery::cli
+
+int main(int argc, char** argv) {
+  // A closed pipe on standard output is a write error to handle, not a death by signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return artery::cli::run_main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    artery::cli::print_error({artery::Code::kOutOfMemory, "out of memory", ""});
+    return artery::cli::kExitNoMemory;
+  } catch (const std::exception& error) {
+    artery::cli::print_error({artery::Code::kInternal, error.what(), ""});
+    return artery::cli::kExitFailed;
+  }
+}

@@ -1,0 +1,43 @@
+#pragma once
+// What memory there is and how long a context fits into it. Pure but for memory_limits(), which
+// reads /proc and the cgroup's files. Any thread.
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace artery::cli {
+
+struct MemoryLimits {
+  std::int64_t total = 0;         // of the machine
+  std::int64_t available = 0;     // MemAvailable of the kernel
+  std::int64_t cgroup_limit = 0;  // 0: none
+  std::int64_t cgroup_used = 0;   // without what the kernel can drop
+  // What this process may still take.
+  std::int64_t usable() const;
+};
+MemoryLimits memory_limits();
+
+struct ContextPlan {
+  std::int64_t context = 0;        // tokens
+  std::int64_t model_context = 0;  // what the model was trained for
+  std::int64_t bytes_per_token = 0;
+  std::int64_t pool_bytes = 0;  // the KV pool: at least one whole context
+  // "context 8192 of 8192; 0.18 GiB KV"
+  std::string text() const;
+};
+
+struct ContextWish {
+  std::int64_t model_context = 0;
+  std::int64_t asked = 0;             // --max-model-len; 0: the model's own, or what fits
+  std::int64_t bytes_per_token = 0;   // of KV
+  std::int64_t usable_bytes = 0;      // after the weights
+  std::int64_t pool_bytes_asked = 0;  // --kv-cache-memory-bytes; 0: chosen here
+};
+
+// The model's own context when it fits, else the largest that does. kInvalidArgument: asked for
+// more than the model has; kOutOfMemory: what was asked for, or even one page, does not fit.
+Result<ContextPlan> plan_context(const ContextWish& wish);
+
+}  // namespace artery::cli

@@ -1,0 +1,57 @@
+#include "cli/model_file.h"
+
+#include <filesystem>
+
+#include "tensor/dtype.h"
+
+namespace artery::cli {
+namespace {
+
+namespace files = std::filesystem;
+
+Result<> check_path(const std::string& path) {
+  std::error_code why;
+  const files::file_status status = files::status(path, why);
+  if (!files::exists(status))
+    return fail(Code::kNotFound, "{}: no such file; give the path of a .gguf file", path);
+  if (!files::is_directory(status)) return {};
+  if (files::exists(files::path(path) / "config.json", why))
+    return fail(
+        Code::kUnsupported,
+        "{}: a folder with config.json; safetensors folders come later, give a .gguf file",
+        path
+    );
+  return fail(Code::kBadFile, "{}: a folder without config.json; give a .gguf file", path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<model::GgufFile>> open_model_file(const std::string& path) {
+  TRY(check_path(path));
+  std::unique_ptr<model::GgufFile> file = TRY(model::GgufFile::open(path));
+  if (file->find_key("split.count") != nullptr) {
+    const std::uint64_t count = TRY(file->get_unsigned("split.count"));
+    if (count > 1)
+      return fail(
+          Code::kUnsupported,
+          "{}: one part of a model split into {} files; split files come later, join them with "
+          "`gguf-split --merge` first",
+          path,
+          count
+      );
+  }
+  return file;
+}
+
+std::string file_stem(const std::string& path) { return files::path(path).stem().string(); }
+
+bool mostly_quantized(const model::GgufFile& file) {
+  std::uint64_t quantized = 0, total = 0;
+  for (const model::TensorInfo& tensor : file.tensors()) {
+    total += tensor.bytes;
+    if (tensor::traits(tensor.type).block_values > 1) quantized += tensor.bytes;
+  }
+  return quantized * 2 > total;
+}
+
+}  // namespace artery::cli

@@ -1,0 +1,209 @@
+#include "cli/serving.h"
+
+#include <filesystem>
+#include <new>
+
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "cli/model_facts.h"
+#include "cli/model_file.h"
+#include "cli/vocab_loader.h"
+
+namespace artery::cli {
+namespace {
+
+constexpr std::size_t kTemplateBytesMax = 4 << 20;
+
+Result<tensor::KvType> kv_type_of(const ComputeWish& wish) {
+  const bool reference = wish.numerics == "reference";
+  if (wish.kv_cache_dtype == "auto") return reference ? tensor::KvType::kF64 : tensor::KvType::kF16;
+  return wish.kv_cache_dtype == "f32" ? tensor::KvType::kF32 : tensor::KvType::kF16;
+}
+
+Result<std::unique_ptr<model::Model>> load_weights(
+    const model::GgufFile& file,
+    Compute& compute,
+    std::int64_t context_max,
+    const LoadProgress& on_progress
+) {
+  const model::LoadOptions options{
+      .kv_type = compute.kv_type,
+      .context_max = context_max,
+      .on_progress = on_progress,
+  };
+  try {
+    return model::load_model(file, *compute.backend, options);
+  } catch (const std::bad_alloc&) {
+    return fail(Code::kOutOfMemory, "{}: the weights do not fit into memory", file.path());
+  }
+}
+
+// Before anything is packed: a machine that is too small says so at once.
+Result<> check_weights_fit(const model::GgufFile& file, const model::ModelInfo& info) {
+  const std::int64_t usable = memory_limits().usable();
+  if (usable == 0 || info.weight_bytes <= usable) return {};
+  return fail(
+      Code::kOutOfMemory,
+      "{}: the weights need {:.2f} GiB, {:.2f} GiB can be used",
+      file.path(),
+      static_cast<double>(info.weight_bytes) / (1 << 30),
+      static_cast<double>(usable) / (1 << 30)
+  );
+}
+
+// From the metadata alone, so that a context that cannot be is refused before the weights are read.
+Result<ContextPlan> choose_context(
+    const model::GgufFile& file,
+    const model::ModelInfo& info,
+    const ServingWish& wish,
+    tensor::KvType kv_type
+) {
+  const int value_bytes = static_cast<int>(tensor::kv_type_bytes(kv_type));
+  return plan_context({
+      .model_context = info.context_length,
+      .asked = wish.max_model_len,
+      .bytes_per_token = TRY(kv_bytes_per_token(file, value_bytes)),
+      .usable_bytes = memory_limits().usable() - info.weight_bytes,
+      .pool_bytes_asked = wish.kv_pool_bytes,
+  });
+}
+
+}  // namespace
+
+ComputeWish compute_wish(const Options& options, bool has_kv_cache_dtype) {
+  ComputeWish wish;
+  wish.numerics = options.text("numerics");
+  wish.isa = options.text("isa");
+  wish.threads = static_cast<int>(options.integer("threads"));
+  if (has_kv_cache_dtype) wish.kv_cache_dtype = options.text("kv-cache-dtype");
+  return wish;
+}
+
+Result<Compute> make_compute(const ComputeWish& wish) {
+  Result<tensor::Isa> isa = tensor::parse_isa(wish.isa);
+  if (!isa) return fail_field("--isa", "{}", isa.error().message);
+  const tensor::CpuLimits limits = tensor::cpu_limits();
+  const int threads = wish.threads > 0 ? wish.threads : tensor::default_threads();
+  if (limits.quota_cores > 0 && threads > limits.quota_cores)
+    log_warn(
+        "--threads {} exceeds the cgroup's CPU quota of {:.2f}: threads will be stopped for part "
+        "of each period and decoding slows down; {} is the default here",
+        threads,
+        limits.quota_cores,
+        tensor::default_threads()
+    );
+  else if (threads > limits.affinity)
+    log_warn("--threads {} exceeds the {} CPUs this process may use", threads, limits.affinity);
+  Compute compute;
+  compute.kv_type = TRY(kv_type_of(wish));
+  compute.pool = std::make_unique<tensor::ComputePool>(threads);
+  compute.backend = wish.numerics == "reference" ? tensor::make_reference_backend(*compute.pool)
+                                                 : tensor::make_fast_backend(*compute.pool, *isa);
+  return compute;
+}
+
+Result<BareModel> load_bare_model(
+    const std::string& path,
+    const ComputeWish& wish,
+    const LoadProgress& on_progress,
+    std::shared_ptr<const codec::Tokenizer>* tokenizer
+) {
+  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const model::ModelInfo info = TRY(model::check_model(*file));
+  TRY(check_weights_fit(*file, info));
+  BareModel bare;
+  bare.compute = TRY(make_compute(wish));
+  if (tokenizer != nullptr) *tokenizer = TRY(load_tokenizer(*file));
+  bare.model = TRY(load_weights(*file, bare.compute, 0, on_progress));
+  bare.quantized = mostly_quantized(*file);
+  return bare;
+}
+
+Result<LoadedModel> load_serving(
+    ServingWish wish, const LoadProgress& on_progress, engine::Observer observer, const Clock& clock
+) {
+  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(wish.model_path));
+  const model::ModelInfo info = TRY(model::check_model(*file));
+  TRY(check_weights_fit(*file, info));
+  LoadedModel loaded;
+  loaded.tokenizer = TRY(load_tokenizer(*file));
+  auto chat_template =
+      load_chat_template(file.get(), wish.chat_template, template_tokens(*loaded.tokenizer));
+  if (chat_template) {
+    loaded.chat_template = chat_template.take();
+  } else if (!wish.chat_template.empty()) {
+    return tl::unexpected<Error>(chat_template.error());
+  } else {
+    loaded.chat_template_error = chat_template.error().message;
+    log_warn("chat is off: {}", loaded.chat_template_error);
+  }
+  loaded.compute = TRY(make_compute(wish.compute));
+  loaded.plan = TRY(choose_context(*file, info, wish, loaded.compute.kv_type));
+  log_info("{}", loaded.plan.text());
+  wish.engine.max_model_len = loaded.plan.context;
+  wish.engine.kv_pool_bytes = loaded.plan.pool_bytes;
+  std::unique_ptr<model::Model> model =
+      TRY(load_weights(*file, loaded.compute, loaded.plan.context, on_progress));
+  log_info(
+      "model={} threads={} isa={} numerics={}",
+      model->info().name,
+      loaded.compute.pool->threads(),
+      tensor::name(loaded.compute.backend->isa()),
+      model->kv_layout().numerics_id
+  );
+  const std::string digest = model->info().weights_digest;
+  loaded.engine =
+      TRY(engine::make_engine(std::move(model), std::move(wish.engine), clock, std::move(observer))
+      );
+  loaded.fingerprint = fingerprint(digest, loaded.engine->numerics_id());
+  return loaded;
+}
+
+Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::GgufFile& file) {
+  codec::VocabData vocab = TRY(load_vocab(file));
+  return std::shared_ptr<const codec::Tokenizer>(TRY(codec::Tokenizer::make(std::move(vocab))));
+}
+
+codec::TemplateTokens template_tokens(const codec::Tokenizer& tokenizer) {
+  const codec::VocabData& vocab = tokenizer.vocab();
+  codec::TemplateTokens tokens;
+  if (vocab.bos >= 0) tokens.bos = tokenizer.piece(vocab.bos);
+  if (vocab.eos >= 0) tokens.eos = tokenizer.piece(vocab.eos);
+  for (std::size_t id = 0; id < vocab.kinds.size(); ++id)
+    if (vocab.kinds[id] == codec::TokenKind::kControl)
+      tokens.control.emplace_back(tokenizer.piece(static_cast<TokenId>(id)));
+  return tokens;
+}
+
+Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
+    const model::GgufFile* file, const std::string& chosen, codec::TemplateTokens tokens
+) {
+  std::string source = chosen;
+  std::error_code why;
+  if (!chosen.empty() && std::filesystem::exists(chosen, why)) {
+    source = TRY(system_file_system().read(chosen, kTemplateBytesMax));
+  } else if (!chosen.empty() && chosen.find_first_of("./{") != std::string::npos) {
+    return fail(Code::kNotFound, "--chat-template {}: no such file", chosen);
+  }
+  if (source.empty()) {
+    if (file == nullptr || file->find_key("tokenizer.chat_template") == nullptr)
+      return fail(
+          Code::kUnsupported,
+          "the model file has no chat template: give one with --chat-template, or use text "
+          "completion"
+      );
+    source = TRY(file->get_string("tokenizer.chat_template"));
+  }
+  return std::shared_ptr<const codec::ChatTemplate>(
+      TRY(codec::ChatTemplate::make(source, std::move(tokens)))
+  );
+}
+
+std::string fingerprint(std::string_view weights_digest, std::string_view numerics_id) {
+  const std::string both = fmt::format("{}\n{}", weights_digest, numerics_id);
+  constexpr std::size_t kDigits = 12;
+  return "fp_" + hex(sha256(std::as_bytes(std::span(both)))).substr(0, kDigits);
+}
+
+}  // namespace artery::cli

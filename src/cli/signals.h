@@ -1,0 +1,29 @@
+#pragma once
+// SIGINT and SIGTERM as something to wait for instead of a handler that interrupts. Made by the
+// main thread before it starts any other thread, so that all of them inherit the blocked mask; used
+// by the main thread only.
+
+#include <optional>
+
+#include "base/result.h"
+
+namespace artery::cli {
+
+class SignalWatch {
+ public:
+  // Blocks both signals in this thread and those it starts. kIo.
+  static Result<SignalWatch> open();
+  SignalWatch(SignalWatch&& other) noexcept;
+  SignalWatch& operator=(SignalWatch&&) = delete;
+  ~SignalWatch();
+
+  // The signal's number, or nullopt after `timeout_ms` or as soon as `other_fd` (-1: none) is
+  // readable.
+  std::optional<int> wait(int timeout_ms, int other_fd = -1);
+
+ private:
+  explicit SignalWatch(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace artery::cli

@@ -1,0 +1,201 @@
+// `artery doctor`: what this machine is, what will be slow and why, and whether a model fits.
+
+#include "bench/limits.h"
+#include "cli/machine.h"
+#include "cli/memory_plan.h"
+#include "cli/model_facts.h"
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/serving.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+#include "model/load.h"
+#include "tensor/compute_pool.h"
+#include "tensor/isa.h"
+
+namespace artery::cli {
+namespace json = boost::json;
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// Things that cost speed here, each with its reason and what to do.
+class Advice {
+ public:
+  template <typename... Args>
+  void add(fmt::format_string<Args...> text, Args&&... args) {
+    items_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+  void put(Table& table) const {
+    json::array list;
+    table.line(
+        items_.empty() ? "\nNothing here will slow Artery down." : "\nWhat will be slow, and why:"
+    );
+    for (const std::string& item : items_) {
+      table.line("  - " + item);
+      list.emplace_back(item);
+    }
+    table.json_only("advice", std::move(list));
+  }
+
+ private:
+  std::vector<std::string> items_;
+};
+
+void cpu_rows(Table& table, Advice& advice, const MachineFacts& facts) {
+  const tensor::CpuLimits limits = tensor::cpu_limits();
+  const int threads = tensor::default_threads();
+  table.row("cpu", facts.cpu);
+  table.row("cores", fmt::format("{}", limits.cores), limits.cores);
+  table.row("affinity", fmt::format("{} cores", limits.affinity), limits.affinity);
+  table.row(
+      "quota",
+      limits.quota_cores > 0 ? fmt::format("{:.2f} cores (cgroup)", limits.quota_cores) : "none",
+      limits.quota_cores
+  );
+  table.row("threads", fmt::format("{} (default)", threads), threads);
+  table.row("load", fmt::format("{:.2f}", facts.load), facts.load);
+  const std::string isa(tensor::name(tensor::best_isa()));
+  table.row("isa", isa);
+  if (limits.quota_cores > 0 && limits.quota_cores < limits.affinity)
+    advice.add(
+        "the cgroup gives {:.2f} of {} cores: more threads than that are stopped for part of each "
+        "period; the default of {} keeps within it",
+        limits.quota_cores,
+        limits.affinity,
+        threads
+    );
+  if (!facts.cpu_flags_missing.empty())
+    advice.add("the CPU lacks {}: the {} path is used", facts.cpu_flags_missing, isa);
+  if (facts.load > limits.affinity * 0.75 + 0.25)
+    advice.add(
+        "the load is {:.1f} on {} cores: other processes take time from decoding",
+        facts.load,
+        limits.affinity
+    );
+  if (facts.governor == "powersave")
+    advice.add("the frequency governor is powersave: `performance` decodes faster");
+}
+
+void speed_rows(Table& table, Advice& advice) {
+  tensor::ComputePool pool(tensor::default_threads());
+  constexpr std::size_t kProbeMax = std::size_t{512} << 20;
+  const auto usable = static_cast<std::size_t>(memory_limits().usable());
+  const std::size_t bytes = usable / 4 < kProbeMax ? usable / 4 : kProbeMax;
+  const bench::Spread read = bench::measure_read_bandwidth(pool, bytes, 5, system_clock());
+  table.row(
+      "memory bandwidth",
+      fmt::format(
+          "{:.1f} GB/s now (min {:.1f}, max {:.1f}; {} threads)",
+          read.median,
+          read.min,
+          read.max,
+          pool.threads()
+      ),
+      read.median
+  );
+  const bench::Spread dot = bench::measure_int8_dot(pool, tensor::best_isa(), 5, system_clock());
+  if (dot.median > 0)
+    table.row("int8 dot peak", fmt::format("{:.0f} GOP/s now", dot.median), dot.median);
+  if (read.median > 0 && read.max > 1.5 * read.min)
+    advice.add(
+        "memory bandwidth swings between {:.1f} and {:.1f} GB/s: something else uses it now",
+        read.min,
+        read.max
+    );
+}
+
+void system_rows(Table& table, Advice& advice, const MachineFacts& facts) {
+  const MemoryLimits memory = memory_limits();
+  table.row(
+      "memory",
+      fmt::format(
+          "{:.1f} GiB, {:.1f} GiB usable{}",
+          static_cast<double>(memory.total) / kGiB,
+          static_cast<double>(memory.usable()) / kGiB,
+          memory.cgroup_limit > 0
+              ? fmt::format(
+                    " (cgroup limit {:.1f} GiB)", static_cast<double>(memory.cgroup_limit) / kGiB
+                )
+              : ""
+      ),
+      memory.usable()
+  );
+  table.row("huge pages", facts.huge_pages);
+  table.row("disk free", bytes_text(static_cast<double>(facts.disk_free)), facts.disk_free);
+  table.row("io_uring", facts.io_uring);
+  table.row("memlock limit", facts.memlock);
+  table.row("open files limit", facts.open_files);
+  table.row("governor", facts.governor);
+  if (facts.huge_pages == "never")
+    advice.add(
+        "transparent huge pages are off: weights in 4 KiB pages cost address translations; "
+        "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` as root"
+    );
+}
+
+Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
+  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const model::ModelInfo info = TRY(model::check_model(*file));
+  TRY(load_tokenizer(*file));
+  constexpr int kF16Bytes = 2;
+  const std::int64_t per_token = TRY(kv_bytes_per_token(*file, kF16Bytes));
+  const std::int64_t usable = memory_limits().usable() - info.weight_bytes;
+  table.line(fmt::format("\n{}", path));
+  table.row("model", fmt::format("{} ({})", info.name, info.architecture));
+  table.row("weights", bytes_text(static_cast<double>(info.weight_bytes)), info.weight_bytes);
+  table.row("kv bytes per token", fmt::format("{} (f16)", per_token), per_token);
+  table.row("model context", fmt::format("{} tokens", info.context_length), info.context_length);
+  const Result<ContextPlan> plan = plan_context({
+      .model_context = info.context_length,
+      .bytes_per_token = per_token,
+      .usable_bytes = usable,
+  });
+  if (!plan) {
+    table.row("fits", "no: " + plan.error().message, false);
+    table.json_only("context", json::value(0));
+    advice.add("{} does not fit: {}", info.name, plan.error().message);
+    return {};
+  }
+  table.row("fits", "yes: " + plan->text(), true);
+  table.json_only("context", plan->context);
+  const std::int64_t most = usable > 0 ? usable * 9 / 10 / per_token : 0;
+  table.row("most tokens in RAM", fmt::format("{}", most), most);
+  if (plan->context < info.context_length)
+    advice.add(
+        "the context is cut to {} of {} tokens by memory", plan->context, info.context_length
+    );
+  return {};
+}
+
+Result<int> run_doctor(const Options& options) {
+  const std::string path = options.text("model");
+  const MachineFacts facts = machine_facts(path);
+  Table table;
+  Advice advice;
+  table.row("version", version_line());
+  cpu_rows(table, advice, facts);
+  speed_rows(table, advice);
+  system_rows(table, advice, facts);
+  Result<> model = path.empty() ? Result<>{} : model_rows(table, advice, path);
+  advice.put(table);
+  table.print(options.on("json"));
+  if (!model) return tl::unexpected<Error>(model.error());
+  return kExitDone;
+}
+
+}  // namespace
+
+Verb doctor_verb() {
+  return {
+      "doctor",
+      "this machine: what it has, what will be slow and why, and whether a model fits",
+      "artery doctor model.gguf",
+      {model_flag(), json_flag()},
+      run_doctor,
+  };
+}
+
+}  // namespace artery::cli

@@ -1,0 +1,226 @@
+// `artery inspect`: what is in a model file, and whether it is sound.
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "cli/vocab_loader.h"
+#include "codec/stream/detokenizer.h"
+#include "codec/tokenizer.h"
+#include "model/load.h"
+#include "tensor/dtype.h"
+#include "tensor/quant/decode.h"
+
+namespace artery::cli {
+namespace json = boost::json;
+namespace {
+
+constexpr std::size_t kShownBytesMax = 200;
+constexpr std::size_t kShownItemsMax = 8;
+
+// Printable text of a string from a file: whole characters, control characters escaped, cut.
+std::string shown(std::string_view bytes) {
+  codec::Utf8Stream stream;
+  const bool cut = bytes.size() > kShownBytesMax;
+  std::string text = stream.push(bytes.substr(0, kShownBytesMax));
+  if (!cut) text += stream.finish();
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return cut ? fmt::format("{}... ({} bytes)", out, bytes.size()) : out;
+}
+
+std::string array_text(const model::GgufArray& array) {
+  std::string out = fmt::format("{}[{}]", model::name(array.item_type), array.count);
+  if (array.strings.empty()) return out;
+  out += ":";
+  for (std::size_t i = 0; i < std::min(kShownItemsMax, array.strings.size()); ++i)
+    out += " '" + shown(array.strings[i]) + "'";
+  return array.strings.size() > kShownItemsMax ? out + " ..." : out;
+}
+
+struct ValueText {
+  std::string operator()(std::uint64_t v) const { return fmt::format("{}", v); }
+  std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
+  std::string operator()(double v) const { return fmt::format("{}", v); }
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(std::string_view v) const { return shown(v); }
+  std::string operator()(const model::GgufArray& v) const { return array_text(v); }
+};
+
+struct ValueJson {
+  json::value operator()(std::uint64_t v) const { return v; }
+  json::value operator()(std::int64_t v) const { return v; }
+  json::value operator()(double v) const {
+    // JSON has no NaN and no infinity.
+    return std::isfinite(v) ? json::value(v) : json::value(fmt::format("{}", v));
+  }
+  json::value operator()(bool v) const { return v; }
+  json::value operator()(std::string_view v) const { return json::value(shown(v)); }
+  json::value operator()(const model::GgufArray& v) const { return json::value(array_text(v)); }
+};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string out = "[";
+  for (const std::int64_t size : shape)
+    out += (out.size() > 1 ? ", " : "") + fmt::format("{}", size);
+  return out + "]";
+}
+
+void file_rows(Table& table, const model::GgufFile& file) {
+  table.row("file", file.path());
+  table.row("format", fmt::format("GGUF v{}", file.version()), file.version());
+  table.row("size", bytes_text(static_cast<double>(file.file_bytes())), file.file_bytes());
+  table.row("alignment", fmt::format("{}", file.alignment()), file.alignment());
+  json::array warnings;
+  for (const std::string& warning : file.warnings()) {
+    table.line("warning: " + warning);
+    warnings.emplace_back(warning);
+  }
+  table.json_only("warnings", std::move(warnings));
+}
+
+void metadata_rows(Table& table, const model::GgufFile& file) {
+  table.line(fmt::format("\n{} metadata keys", file.metadata().size()));
+  json::object all;
+  for (const model::GgufKey& key : file.metadata()) {
+    const std::string name = shown(key.key);
+    table.line(fmt::format(
+        "  {:<44}{:<9}{}",
+        name,
+        model::name(key.value.type),
+        std::visit(ValueText{}, key.value.value)
+    ));
+    all[name] = std::visit(ValueJson{}, key.value.value);
+  }
+  table.json_only("metadata", std::move(all));
+}
+
+void tensor_rows(Table& table, const model::GgufFile& file) {
+  table.line(fmt::format("\n{} tensors", file.tensors().size()));
+  json::array all;
+  std::map<std::string_view, std::pair<int, std::uint64_t>> by_type;
+  for (const model::TensorInfo& tensor : file.tensors()) {
+    const std::string_view type = tensor::name(tensor.type);
+    table.line(fmt::format(
+        "  {:<36}{:<9}{:<22}{:>12} at {}",
+        shown(tensor.name),
+        type,
+        shape_text(tensor.shape),
+        tensor.bytes,
+        tensor.offset
+    ));
+    all.push_back({
+        {"name", shown(tensor.name)},
+        {"type", json::string_view(type.data(), type.size())},
+        {"shape", json::value_from(tensor.shape)},
+        {"bytes", tensor.bytes},
+        {"offset", tensor.offset},
+    });
+    auto& [count, bytes] = by_type[type];
+    ++count;
+    bytes += tensor.bytes;
+  }
+  table.json_only("tensors", std::move(all));
+  for (const auto& [type, sum] : by_type)
+    table.line(fmt::format(
+        "  {}: {} tensors, {}", type, sum.first, bytes_text(static_cast<double>(sum.second))
+    ));
+}
+
+// The first value of a tensor that is not finite; -1 when all are.
+Result<std::int64_t> first_bad_value(const model::GgufFile& file, const model::TensorInfo& tensor) {
+  if (!tensor::traits(tensor.type).is_weight || tensor.shape.empty()) return -1;
+  const std::span<const std::byte> bytes = TRY(file.bytes(tensor));
+  const std::int64_t cols = tensor.shape[0];
+  const auto row_bytes = static_cast<std::size_t>(tensor::row_bytes(tensor.type, cols));
+  std::vector<float> row(static_cast<std::size_t>(cols));
+  std::int64_t at = 0;
+  for (std::size_t begin = 0; begin + row_bytes <= bytes.size(); begin += row_bytes) {
+    tensor::quant::decode_row(tensor.type, bytes.subspan(begin, row_bytes), row);
+    for (const float value : row) {
+      if (!std::isfinite(value)) return at;
+      ++at;
+    }
+  }
+  return -1;
+}
+
+Result<> check_values(const model::GgufFile& file) {
+  for (const model::TensorInfo& tensor : file.tensors()) {
+    const std::int64_t at = TRY(first_bad_value(file, tensor));
+    if (at >= 0)
+      return fail(
+          Code::kBadFile,
+          "{}: tensor {} has a value that is NaN or infinite, the first at index {}",
+          file.path(),
+          shown(tensor.name),
+          at
+      );
+  }
+  return {};
+}
+
+// Everything `serve` would refuse the file for.
+Result<> check_file(Table& table, const model::GgufFile& file, bool values) {
+  const model::ModelInfo info = TRY(model::check_model(file));
+  std::vector<std::string> warnings;
+  codec::VocabData vocab = TRY(load_vocab(file, &warnings));
+  table.line("");
+  for (const std::string& warning : warnings) table.line("warning: " + warning);
+  table.row("tokens", fmt::format("{}", vocab.tokens.size()), vocab.tokens.size());
+  TRY(codec::Tokenizer::make(std::move(vocab)));
+  table.row("parameters", fmt::format("{}", info.parameters), info.parameters);
+  table.row("context", fmt::format("{}", info.context_length), info.context_length);
+  if (values) TRY(check_values(file));
+  table.row("verdict", values ? "sound, all values finite" : "sound");
+  return {};
+}
+
+Result<int> run_inspect(const Options& options) {
+  const std::string path = TRY(options.require("model"));
+  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  Table table;
+  file_rows(table, *file);
+  metadata_rows(table, *file);
+  tensor_rows(table, *file);
+  const Result<> checked = check_file(table, *file, options.on("check-values"));
+  if (!checked) table.row("verdict", "refused: " + checked.error().message);
+  table.print(options.on("json"));
+  if (!checked) return tl::unexpected<Error>(checked.error());
+  return kExitDone;
+}
+
+}  // namespace
+
+Verb inspect_verb() {
+  Flag file = model_flag();
+  file.value_name = "FILE";
+  return {
+      "inspect",
+      "metadata, tensors, types and sizes of a model file; exit code 3 when it is bad",
+      "artery inspect model.gguf",
+      {
+          file,
+          {.name = "check-values",
+           .kind = FlagKind::kSwitch,
+           .fallback = "false",
+           .help = "also read all weights and look for NaN and infinity",
+           .in_config = false},
+          json_flag(),
+      },
+      run_inspect,
+  };
+}
+
+}  // namespace artery::cli

@@ -1,0 +1,295 @@
+// `artery serve`: the port opens first, then a second thread loads the model while the main thread
+// waits for signals.
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "base/log.h"
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/serving.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+#include "server/server.h"
+
+namespace artery::cli {
+namespace {
+
+std::vector<Flag> serve_flags() {
+  using K = FlagKind;
+  return {
+      model_flag(),
+      {.name = "host", .fallback = "127.0.0.1", .help = "address to listen on", .value_name = "ADDR"
+      },
+      {.name = "port",
+       .kind = K::kInteger,
+       .fallback = "8000",
+       .help = "port to listen on; 0: a free one, printed at start",
+       .value_name = "PORT",
+       .min = 0,
+       .max = 65535},
+      {.name = "api-key", .help = "key that clients must send", .value_name = "KEY", .secret = true
+      },
+      {.name = "insecure",
+       .kind = K::kSwitch,
+       .fallback = "false",
+       .help = "allow a host beyond loopback without a key"},
+      {.name = "served-model-name",
+       .help = "name shown by /v1/models; empty: the file's",
+       .value_name = "NAME"},
+      max_model_len_flag(),
+      {.name = "max-num-seqs",
+       .kind = K::kInteger,
+       .fallback = "64",
+       .help = "sequences that run at once (-np)",
+       .value_name = "N",
+       .min = 1,
+       .max = 65536},
+      {.name = "max-num-batched-tokens",
+       .kind = K::kInteger,
+       .fallback = "512",
+       .help = "most tokens of one step",
+       .value_name = "N",
+       .min = 1,
+       .max = 65536},
+      {.name = "max-queued-requests",
+       .kind = K::kInteger,
+       .fallback = "256",
+       .help = "requests that may wait; more get 429",
+       .value_name = "N",
+       .min = 1,
+       .max = 1e6},
+      {.name = "enable-prefix-caching",
+       .kind = K::kSwitch,
+       .fallback = "true",
+       .help = "reuse the KV of prompt prefixes computed before",
+       .negatable = true},
+      kv_cache_dtype_flag(),
+      {.name = "kv-cache-memory-bytes",
+       .kind = K::kBytes,
+       .fallback = "0",
+       .help = "size of the KV pool; 0: four contexts, at most a quarter of the free memory",
+       .value_name = "SIZE"},
+      chat_template_flag(),
+      threads_flag(),
+      isa_flag(),
+      numerics_flag(),
+      gpu_layers_flag(),
+      {.name = "shutdown-timeout",
+       .kind = K::kNumber,
+       .fallback = "30",
+       .help = "seconds that running requests get after SIGTERM or Ctrl-C; a second signal ends at "
+               "once",
+       .value_name = "S",
+       .min = 0,
+       .max = 86400},
+      {.name = "allowed-origins",
+       .help = "browser origins for CORS, comma-separated, or *",
+       .value_name = "LIST"},
+      {.name = "root-path", .help = "path prefix that a proxy leaves on", .value_name = "PATH"},
+      {.name = "http-threads",
+       .kind = K::kInteger,
+       .fallback = "2",
+       .help = "connection workers",
+       .value_name = "N",
+       .min = 1,
+       .max = 256},
+      {.name = "max-body-bytes",
+       .kind = K::kBytes,
+       .fallback = "32M",
+       .help = "largest request body; more gets 413",
+       .value_name = "SIZE"},
+      {.name = "disable-log-requests",
+       .kind = K::kSwitch,
+       .fallback = "false",
+       .help = "no log line for each request"},
+      {.name = "metrics-compat",
+       .kind = K::kChoice,
+       .fallback = "none",
+       .help = "also export vLLM's metric names",
+       .choices = "none|vllm"},
+      {.name = "log-level",
+       .kind = K::kChoice,
+       .fallback = "info",
+       .help = "least level logged",
+       .choices = "debug|info|warn|error"},
+  };
+}
+
+LogLevel parse_log_level(const std::string& text) {
+  if (text == "debug") return LogLevel::kDebug;
+  if (text == "warn") return LogLevel::kWarn;
+  return text == "error" ? LogLevel::kError : LogLevel::kInfo;
+}
+
+server::Config server_config(const Options& options, const std::string& model_path) {
+  server::Config config;
+  config.host = options.text("host");
+  config.port = static_cast<int>(options.integer("port"));
+  config.http_threads = static_cast<int>(options.integer("http-threads"));
+  config.api_key = options.text("api-key");
+  config.insecure = options.on("insecure");
+  config.served_model_name = options.text("served-model-name");
+  if (config.served_model_name.empty()) config.served_model_name = file_stem(model_path);
+  config.root_path = options.text("root-path");
+  config.allowed_origins = options.list("allowed-origins");
+  config.body_bytes_max = static_cast<std::size_t>(options.integer("max-body-bytes"));
+  config.log_requests = !options.on("disable-log-requests");
+  config.metrics_compat_vllm = options.text("metrics-compat") == "vllm";
+  config.version = version_number();
+  return config;
+}
+
+ServingWish serving_wish(const Options& options, const std::string& model_path) {
+  ServingWish wish;
+  wish.model_path = model_path;
+  wish.chat_template = options.text("chat-template");
+  wish.compute = compute_wish(options, true);
+  wish.max_model_len = options.integer("max-model-len");
+  wish.kv_pool_bytes = options.integer("kv-cache-memory-bytes");
+  wish.engine.max_num_seqs = static_cast<int>(options.integer("max-num-seqs"));
+  wish.engine.max_num_batched_tokens = static_cast<int>(options.integer("max-num-batched-tokens"));
+  wish.engine.inbox_max = static_cast<int>(options.integer("max-queued-requests"));
+  wish.engine.enable_prefix_caching = options.on("enable-prefix-caching");
+  return wish;
+}
+
+// Loads in its own thread, attaches to the server, then makes done_fd() readable.
+class Loader {
+ public:
+  Loader(ServingWish wish, server::Server& server, std::string model_name)
+      : server_(&server), done_fd_(eventfd(0, EFD_CLOEXEC)) {
+    thread_ = std::thread([this, wish = std::move(wish), name = std::move(model_name)] {
+      run(wish, name);
+    });
+  }
+  ~Loader() {
+    thread_.join();
+    close(done_fd_);
+  }
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  int done_fd() const { return done_fd_; }
+  // Only after done_fd() was readable.
+  Result<LoadedModel>& result() { return result_; }
+
+ private:
+  void run(const ServingWish& wish, const std::string& name) {
+    try {
+      Progress progress("loading " + name);
+      const auto on_progress = [&](std::uint64_t done, std::uint64_t total) {
+        progress.update(done, total);
+        if (total > 0)
+          server_->set_load_progress(static_cast<double>(done) / static_cast<double>(total));
+      };
+      result_ = load_serving(wish, on_progress, server_->observer(), system_clock());
+    } catch (const std::bad_alloc&) {
+      result_ = fail(Code::kOutOfMemory, "out of memory while loading {}", wish.model_path);
+    } catch (const std::exception& error) {
+      result_ = fail(Code::kInternal, "while loading {}: {}", wish.model_path, error.what());
+    }
+    if (result_)
+      server_->attach({
+          result_->engine,
+          result_->tokenizer,
+          result_->chat_template,
+          result_->chat_template_error,
+          name,
+          result_->fingerprint,
+      });
+    const std::uint64_t one = 1;
+    if (write(done_fd_, &one, sizeof one) != sizeof one) std::abort();
+  }
+
+  server::Server* server_;
+  int done_fd_;
+  Result<LoadedModel> result_ = fail(Code::kInternal, "not loaded yet");
+  std::thread thread_;
+};
+
+// Ends the process without waiting for anything: a second signal, or one during the load, where no
+// answer is under way.
+[[noreturn]] void leave_now(int signal) {
+  std::fflush(nullptr);
+  std::_Exit(128 + signal);
+}
+
+int drain(
+    int signal,
+    server::Server& server,
+    engine::Engine& engine,
+    SignalWatch& signals,
+    double timeout_s
+) {
+  log_info("signal {}: draining for up to {} s, a second signal ends at once", signal, timeout_s);
+  server.begin_drain();
+  engine.begin_drain();
+  const Clock& clock = system_clock();
+  const double end = clock.seconds() + timeout_s;
+  constexpr double kTurnSeconds = 0.05;
+  while (!engine.drain(kTurnSeconds)) {
+    if (const auto again = signals.wait(0)) leave_now(*again);
+    if (clock.seconds() < end) continue;
+    log_warn("shutdown timeout: {} requests are cut off", engine.status().running);
+    break;
+  }
+  server.stop();
+  log_info("stopped");
+  return 128 + signal;
+}
+
+Result<int> run_serve(const Options& options) {
+  const std::string model_path = TRY(options.require("model"));
+  set_log_level(parse_log_level(options.text("log-level")));
+  SignalWatch signals = TRY(SignalWatch::open());
+  const Clock& clock = system_clock();
+  const double start = clock.seconds();
+  server::Config config = server_config(options, model_path);
+  const std::string host = config.host, name = config.served_model_name;
+  const std::unique_ptr<server::Server> server =
+      TRY(server::Server::open(std::move(config), clock));
+  const bool is_v6 = host.find(':') != std::string::npos;
+  log_info(
+      "listening on http://{}{}{}:{} (loading {})",
+      is_v6 ? "[" : "",
+      host,
+      is_v6 ? "]" : "",
+      server->port(),
+      model_path
+  );
+  Loader loader(serving_wish(options, model_path), *server, name);
+  if (const auto signal = signals.wait(-1, loader.done_fd())) leave_now(*signal);
+  if (!loader.result()) {
+    server->stop();
+    return tl::unexpected<Error>(loader.result().error());
+  }
+  log_info("ready model={} seconds={:.2f}", name, clock.seconds() - start);
+  LoadedModel& loaded = *loader.result();
+  for (;;) {
+    const auto signal = signals.wait(-1);
+    if (!signal) continue;
+    return drain(*signal, *server, *loaded.engine, signals, options.number("shutdown-timeout"));
+  }
+}
+
+}  // namespace
+
+Verb serve_verb() {
+  return {
+      "serve",
+      "the server: OpenAI's HTTP API on your model",
+      "artery serve model.gguf --port 8000\n"
+      "artery serve model.gguf --host 0.0.0.0 --api-key secret -c 8192",
+      serve_flags(),
+      run_serve,
+  };
+}
+
+}  // namespace artery::cli

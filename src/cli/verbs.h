@@ -1,0 +1,19 @@
+#pragma once
+// One function a verb, each in its own verb_<name>.cc: its flags, help and what it does. Main
+// thread.
+
+#include "cli/flags.h"
+
+namespace artery::cli {
+
+Verb serve_verb();
+Verb run_verb();
+Verb bench_model_verb();
+Verb doctor_verb();
+Verb inspect_verb();
+Verb tokenize_verb();
+Verb detokenize_verb();
+Verb template_verb();
+Verb eval_verb();
+
+}  // namespace artery::cli
