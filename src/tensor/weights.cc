@@ -40,8 +40,10 @@ bool is_plain_float(DType type) {
 std::size_t tile_size(DType type, std::int64_t cols) {
   if (const ops::BlockLayout* layout = block_layout(type)) {
     const std::int64_t blocks = cols / kBlockValues;
-    const std::int64_t units = (blocks + layout->blocks_per_unit - 1) / layout->blocks_per_unit;
-    return static_cast<std::size_t>(units) * layout->unit_bytes;
+    const auto units = static_cast<std::size_t>(blocks / layout->blocks_per_unit);
+    const bool part_unit = blocks % layout->blocks_per_unit != 0;
+    return units * layout->unit_bytes +
+           (part_unit ? ops::kScaleLine + layout->quant_bytes : std::size_t{0});
   }
   return round_up(static_cast<std::size_t>(row_bytes(type, cols)) * kLanes, kLine);
 }
