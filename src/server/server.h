@@ -18,10 +18,11 @@ namespace artery::server {
 
 struct Config {
   std::string host = "127.0.0.1";
-  int port = 8000;  // 0: the system picks one
-  int http_threads = 2;
-  std::string api_key;    // empty: none asked
-  bool insecure = false;  // allow a non-loopback host without a key
+  int port = 8000;         // 0: the system picks one
+  int http_threads = 2;    // sockets
+  int worker_threads = 2;  // JSON, templates, tokenizers: so that these never delay a socket
+  std::string api_key;     // empty: none asked
+  bool insecure = false;   // allow a non-loopback host without a key
   std::string served_model_name;
   std::string root_path;
   std::vector<std::string> allowed_origins;  // CORS; empty: none

@@ -1,0 +1,155 @@
+#include <fmt/core.h>
+
+#include "server/api/app.h"
+#include "server/api/json_writer.h"
+
+namespace artery::server::api {
+namespace {
+
+void reply_state(
+    const Call& call, int status, std::string_view state, std::string_view reason, double progress
+) {
+  JsonWriter out;
+  out.begin_object().field("status", state);
+  if (!reason.empty()) out.field("reason", reason);
+  if (progress >= 0) out.field("progress", progress);
+  out.end_object();
+  http::Response response{status, {{"Content-Type", "application/json"}}, out.take()};
+  if (status == 503) response.headers.emplace_back("Retry-After", "2");
+  reply(call, std::move(response));
+}
+
+}  // namespace
+
+void App::get_root(Call& call) {
+  JsonWriter out;
+  out.begin_object().field("name", "artery").field("version", config_.version).end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::get_live(Call& call) { reply_state(call, 200, "live", {}, -1); }
+
+void App::get_health(Call& call) {
+  const auto now = live();
+  if (!now) {
+    reply_state(call, 503, "loading", "the model is loading", load_progress_);
+    return;
+  }
+  const engine::Status status = now->serving->engine->status();
+  const bool busy = status.running + status.waiting > 0;
+  if (busy && status.last_step_age_s > config_.stuck_s) {
+    const std::string reason = fmt::format(
+        "the engine has not finished a step for {:.1f} s with {} requests running and {} waiting",
+        status.last_step_age_s,
+        status.running,
+        status.waiting
+    );
+    reply_state(call, 503, "stuck", reason, -1);
+    return;
+  }
+  reply_state(call, 200, "ok", {}, -1);
+}
+
+void App::get_ready(Call& call) {
+  const auto now = live();
+  if (!now) {
+    reply_state(call, 503, "loading", "the model is loading", load_progress_);
+  } else if (draining_ || now->serving->engine->status().draining) {
+    reply_state(call, 503, "draining", "the server is shutting down", -1);
+  } else {
+    reply_state(call, 200, "ready", {}, -1);
+  }
+}
+
+void App::get_version(Call& call) {
+  JsonWriter out;
+  out.begin_object().field("version", config_.version).end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::get_models(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  JsonWriter out;
+  out.begin_object().field("object", "list").key("data").begin_array();
+  for (const std::string& name : now->names) {
+    out.begin_object().field("id", name).field("object", "model");
+    out.field("created", now->created).field("owned_by", "artery");
+    out.field("root", now->names.front()).key("parent").null();
+    out.field("max_model_len", now->max_model_len).end_object();
+  }
+  out.end_array().end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::get_metrics(Call& call) {
+  std::string text;
+  if (const auto now = live()) {
+    text = now->metrics->render(now->serving->engine->status());
+  } else {
+    text = fmt::format(
+        "# HELP artery:load_progress Share of the model that is loaded, 0 to 1.\n"
+        "# TYPE artery:load_progress gauge\nartery:load_progress {}\n",
+        load_progress_.load()
+    );
+  }
+  reply(call, {200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, text});
+}
+
+void App::get_status(Call& call) {
+  const auto now = live();
+  JsonWriter out;
+  out.begin_object();
+  if (!now) {
+    out.field("state", "loading").field("progress", load_progress_.load()).end_object();
+    reply_json(call, 200, out.take());
+    return;
+  }
+  const engine::Status s = now->serving->engine->status();
+  out.field("state", draining_ || s.draining ? "draining" : "serving");
+  out.field("model", now->names.front()).field("max_model_len", s.max_model_len);
+  out.field("system_fingerprint", now->serving->system_fingerprint);
+  out.field("numerics", now->serving->engine->numerics_id());
+  out.field("running", s.running).field("waiting", s.waiting);
+  out.field("pages_total", s.pages_total).field("pages_in_use", s.pages_in_use);
+  out.field("pages_cached", s.pages_cached).field("prompt_tokens", s.prompt_tokens);
+  out.field("cached_tokens", s.cached_tokens).field("generated_tokens", s.generated_tokens);
+  out.field("preemptions", s.preemptions).field("aborted", s.aborted);
+  out.field("rejected", s.rejected).field("steps", s.steps);
+  out.field("last_step_age_s", s.last_step_age_s).field("step_s_max", s.step_s_max);
+  out.field("busy_s", s.busy_s).end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::get_cache(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  const engine::Status s = now->serving->engine->status();
+  const double rate = s.prefix_queries > 0 ? static_cast<double>(s.prefix_hits) /
+                                                 static_cast<double>(s.prefix_queries)
+                                           : 0.0;
+  JsonWriter out;
+  out.begin_object().key("tiers").begin_array();
+  out.begin_object().field("tier", "ram").field("pages_total", s.pages_total);
+  out.field("pages_in_use", s.pages_in_use).field("pages_cached", s.pages_cached);
+  out.field("page_tokens", kPageTokens).end_object().end_array();
+  out.field("query_tokens", s.prefix_queries).field("hit_tokens", s.prefix_hits);
+  out.field("hit_rate", rate).end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::reset_prefix_cache(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  if (now->serving->engine->reset_prefix_cache()) {
+    reply_json(call, 200, R"({"success":true})");
+    return;
+  }
+  ApiError error = http_error(
+      409, "some cached pages are in use by running requests and stay; try again when they ended"
+  );
+  error.code = "cache_in_use";
+  reply_error(call, error);
+}
+
+}  // namespace artery::server::api

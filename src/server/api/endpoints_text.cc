@@ -1,0 +1,148 @@
+#include <boost/json/value.hpp>
+#include <utility>
+
+#include "base/random.h"
+#include "server/api/app.h"
+#include "server/api/json_reader.h"
+#include "server/api/json_writer.h"
+#include "server/api/prompts.h"
+#include "server/api/requests.h"
+
+namespace artery::server::api {
+
+Result<boost::json::value> App::read_body(Call& call) const {
+  // The text is not needed beside its value.
+  const std::string body = std::exchange(call.request->body, {});
+  return parse_json(body, config_.json_depth_max);
+}
+
+void App::tokenize(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  const auto work = [&]() -> Result<std::string> {
+    const boost::json::value body = TRY(read_body(call));
+    const TokenizeRequest request = TRY(read_tokenize(body));
+    TRY(check_model(*now, request.model));
+    std::vector<TokenId> ids;
+    if (request.is_chat) {
+      ids = TRY(chat_prompt(*now->serving, request.input, request.add_special)).ids;
+    } else if (auto prompt =
+                   text_prompt(*now->serving, request.prompt, request.add_special, "prompt")) {
+      ids = std::move(prompt->ids);  // an empty text has no tokens; that is an answer here
+    }
+    JsonWriter out;
+    out.begin_object().field("count", static_cast<std::int64_t>(ids.size()));
+    out.field("max_model_len", now->max_model_len).key("tokens").begin_array();
+    for (const TokenId id : ids) out.integer(id);
+    out.end_array().key("token_strs");
+    if (request.return_token_strs) {
+      out.begin_array();
+      for (const TokenId id : ids) out.string(token_text(*now->serving->tokenizer, id));
+      out.end_array();
+    } else {
+      out.null();
+    }
+    out.end_object();
+    return out.take();
+  };
+  auto json = work();
+  json ? reply_json(call, 200, json.take()) : reply_error(call, json.error());
+}
+
+void App::detokenize(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  const auto work = [&]() -> Result<std::string> {
+    const boost::json::value body = TRY(read_body(call));
+    const codec::Tokenizer& tokenizer = *now->serving->tokenizer;
+    const codec::VocabData& vocab = tokenizer.vocab();
+    DetokenizeRequest request =
+        TRY(read_detokenize(body, static_cast<std::int64_t>(vocab.tokens.size())));
+    TRY(check_model(*now, request.model));
+    std::vector<TokenId>& ids = request.tokens;
+    if (!request.skip_special) {
+      // The inverse of /tokenize: what add_special_tokens put around the text is not text.
+      if (vocab.add_bos && !ids.empty() && ids.front() == vocab.bos) ids.erase(ids.begin());
+      if (vocab.add_eos && !ids.empty() && ids.back() == vocab.eos) ids.pop_back();
+    }
+    JsonWriter out;
+    out.begin_object();
+    out.field("prompt", tokenizer.decode(ids, request.skip_special.value_or(false)));
+    out.end_object();
+    return out.take();
+  };
+  auto json = work();
+  json ? reply_json(call, 200, json.take()) : reply_error(call, json.error());
+}
+
+void App::chat_completions(Call& call) { generate(call, true); }
+void App::completions(Call& call) { generate(call, false); }
+
+Result<GenerationInput> App::read_chat_input_for(const Live& live, Call& call) const {
+  const boost::json::value body = TRY(read_body(call));
+  ChatRequest request = TRY(read_chat(body, live.serving->engine->model_info().vocab_size));
+  TRY(check_model(live, request.params.model));
+  GenerationInput input;
+  input.is_chat = true;
+  input.prompts.push_back(TRY(chat_prompt(*live.serving, request.input, true)));
+  input.params = std::move(request.params);
+  return input;
+}
+
+Result<GenerationInput> App::read_completion_input_for(const Live& live, Call& call) const {
+  const boost::json::value body = TRY(read_body(call));
+  CompletionRequest request =
+      TRY(read_completion(body, live.serving->engine->model_info().vocab_size));
+  TRY(check_model(live, request.params.model));
+  GenerationInput input;
+  for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+    PromptInput& prompt = request.prompts[i];
+    const std::string field =
+        request.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
+    if (prompt.is_text) {
+      input.prompts.push_back(TRY(text_prompt(*live.serving, prompt.text, true, field)));
+    } else {
+      input.prompts.push_back(
+          TRY(ids_prompt(*live.serving, std::move(prompt.ids), request.params.skip_special))
+      );
+    }
+  }
+  input.params = std::move(request.params);
+  return input;
+}
+
+void App::generate(Call& call, bool is_chat) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  if (draining_) {
+    reply_error(
+        call, Error{Code::kUnavailable, "the server is shutting down; send it elsewhere", {}}
+    );
+    return;
+  }
+  auto input = is_chat ? read_chat_input_for(*now, call) : read_completion_input_for(*now, call);
+  if (!input) {
+    reply_error(call, input.error());
+    return;
+  }
+  begin_generation(call, now, input.take());
+}
+
+void App::begin_generation(
+    Call& call, const std::shared_ptr<const Live>& live, GenerationInput input
+) {
+  // Drawn here, so that it travels with the request wherever it runs or starts again.
+  if (!input.params.has_seed) input.params.sampling.seed = system_random().next();
+  const GenerationContext context{
+      live->serving, live->metrics, light_, static_cast<double>(config_.sse_comment_s)
+  };
+  auto generation = std::make_shared<Generation>(call, context, std::move(input));
+  const std::uint64_t number = next_number_++;
+  {
+    const MutexLock lock(mu_);
+    generations_.emplace(number, generation);
+  }
+  if (!generation->start([this, number] { forget(number); })) forget(number);
+}
+
+}  // namespace artery::server::api

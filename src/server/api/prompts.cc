@@ -1,0 +1,73 @@
+#include "server/api/prompts.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "server/api/json_writer.h"
+
+namespace artery::server::api {
+
+Result<TokenPrompt> chat_prompt(
+    const Serving& serving, const codec::ChatInput& input, bool add_special
+) {
+  if (!serving.chat_template) {
+    const std::string& why = serving.chat_template_error;
+    return fail(
+        Code::kUnsupported,
+        "this model cannot chat: {}; use /v1/completions or --chat-template",
+        why.empty() ? "it has no chat template" : why
+    );
+  }
+  auto rendered = serving.chat_template->render(input);
+  if (!rendered) {
+    Error error = rendered.error();
+    if (error.code == Code::kInvalidArgument && error.field.empty()) error.field = "messages";
+    return tl::unexpected<Error>(std::move(error));
+  }
+  TokenPrompt prompt;
+  codec::EncodeOptions options;
+  options.add_special = add_special;
+  options.parse_special = true;
+  options.literal = rendered->literal;
+  prompt.ids = serving.tokenizer->encode(rendered->text, options);
+  prompt.text = std::move(rendered->text);
+  if (prompt.ids.empty()) {
+    return fail_field("messages", "messages give an empty prompt with this model's template");
+  }
+  return prompt;
+}
+
+Result<TokenPrompt> text_prompt(
+    const Serving& serving, const std::string& text, bool add_special, const std::string& field
+) {
+  TokenPrompt prompt;
+  codec::EncodeOptions options;
+  options.add_special = add_special;
+  options.parse_special = true;
+  prompt.ids = serving.tokenizer->encode(text, options);
+  prompt.text = text;
+  if (prompt.ids.empty()) return fail_field(field, "{} is empty", field);
+  return prompt;
+}
+
+Result<TokenPrompt> ids_prompt(
+    const Serving& serving, std::vector<TokenId> ids, bool skip_special
+) {
+  TokenPrompt prompt;
+  prompt.text = serving.tokenizer->decode(ids, skip_special);
+  prompt.ids = std::move(ids);
+  return prompt;
+}
+
+std::string token_text(const codec::Tokenizer& tokenizer, TokenId id) {
+  const std::string_view piece = tokenizer.piece(id);
+  if (is_utf8(piece)) return std::string(piece);
+  std::string out = "bytes:";
+  for (const char c : piece) {
+    out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+}  // namespace artery::server::api

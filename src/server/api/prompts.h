@@ -1,0 +1,39 @@
+#pragma once
+// Requests to prompt token ids: template, tokenizer and the rules for special tokens. Pure
+// functions, any thread; time grows with the prompt, so never on a connection thread.
+
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "server/api/requests.h"
+#include "server/server.h"
+
+namespace artery::server::api {
+
+struct TokenPrompt {
+  std::vector<TokenId> ids;
+  std::string text;  // what `echo` shows
+};
+
+// Template text may become control tokens, text of messages never does (FR-B7). BOS is added only
+// when the vocabulary asks and the rendered text does not start with it (FR-A5). kUnsupported
+// without a template.
+Result<TokenPrompt> chat_prompt(
+    const Serving& serving, const codec::ChatInput& input, bool add_special
+);
+
+// A raw prompt belongs to the user as a whole, as in vLLM: texts of control tokens in it become
+// those tokens, so that a hand-rendered chat prompt works. kInvalidArgument when no token is left.
+Result<TokenPrompt> text_prompt(
+    const Serving& serving, const std::string& text, bool add_special, const std::string& field
+);
+
+Result<TokenPrompt> ids_prompt(const Serving& serving, std::vector<TokenId> ids, bool skip_special);
+
+// Text of one token for people: the piece as UTF-8, or "bytes:\xf0\x9f" when it is only a part of a
+// character (the spelling of OpenAI's legacy log probabilities).
+std::string token_text(const codec::Tokenizer& tokenizer, TokenId id);
+
+}  // namespace artery::server::api

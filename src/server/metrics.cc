@@ -1,0 +1,231 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace artery::server {
+namespace {
+
+using prometheus::Histogram;
+using Buckets = Histogram::BucketBoundaries;
+
+// Bucket bounds of vLLM 0.10 to 0.12 (v1/metrics/loggers), so that boards port by replacing names.
+const Buckets kTtftBuckets = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
+                              0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
+                              20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
+const Buckets kTokenBuckets = {
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0
+};
+const Buckets kRequestBuckets = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
+                                 5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
+                                 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+const Buckets kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+
+// 1, 2, 5, 10, 20, 50, ... up to `most`.
+Buckets one_two_five(std::int64_t most) {
+  Buckets out;
+  for (double power = 1;; power *= 10) {
+    for (const double step : {1.0, 2.0, 5.0}) {
+      if (power * step > static_cast<double>(std::max<std::int64_t>(most, 1))) return out;
+      out.push_back(power * step);
+    }
+  }
+}
+
+// One family of names, "artery:" or "vllm:".
+class Names {
+ public:
+  Names(const std::string& prefix, const std::string& model, std::int64_t max_model_len)
+      : prefix_(prefix), labels_{{"model_name", model}, {"engine", "0"}} {
+    running = gauge("num_requests_running", "Requests in the running batch.");
+    waiting = gauge("num_requests_waiting", "Requests waiting to run.");
+    kv_usage =
+        gauge("kv_cache_usage_perc", "Share of KV pages in use by running requests, 0 to 1.");
+    prompt_tokens = counter("prompt_tokens_total", "Prompt tokens processed.");
+    generation_tokens = counter("generation_tokens_total", "Tokens generated.");
+    preemptions = counter("num_preemptions_total", "Preemptions by the scheduler.");
+    prefix_queries = counter("prefix_cache_queries_total", "Prompt tokens looked up in the cache.");
+    prefix_hits = counter("prefix_cache_hits_total", "Prompt tokens found in the cache.");
+    rejections =
+        counter("admission_rejections_total", "Requests refused because the inbox is full.");
+    aborted = counter("request_aborted_total", "Requests cancelled, mostly by clients that left.");
+    for (const char* reason : {"stop", "length", "abort", "error"}) {
+      prometheus::Labels labels = labels_;
+      labels["finished_reason"] = reason;
+      success.emplace_back(
+          reason,
+          &prometheus::BuildCounter()
+               .Name(prefix_ + "request_success_total")
+               .Help("Requests that ended, by reason.")
+               .Register(registry)
+               .Add(labels)
+      );
+    }
+    ttft = histogram("time_to_first_token_seconds", "Arrival to first token.", kTtftBuckets);
+    itl = histogram("inter_token_latency_seconds", "Gap between tokens.", kTokenBuckets);
+    tpot = histogram(
+        "request_time_per_output_token_seconds", "Decode seconds per token.", kTokenBuckets
+    );
+    e2e = histogram("e2e_request_latency_seconds", "Arrival to end.", kRequestBuckets);
+    queue = histogram("request_queue_time_seconds", "Seconds waiting.", kRequestBuckets);
+    prefill = histogram("request_prefill_time_seconds", "Seconds in prefill.", kRequestBuckets);
+    decode = histogram("request_decode_time_seconds", "Seconds in decode.", kRequestBuckets);
+    const Buckets tokens = one_two_five(max_model_len);
+    request_prompt = histogram("request_prompt_tokens", "Prompt tokens of a request.", tokens);
+    request_generation =
+        histogram("request_generation_tokens", "Generated tokens of a request.", tokens);
+    iteration = histogram("iteration_tokens_total", "Tokens of one step.", kIterationBuckets);
+  }
+
+  prometheus::Registry registry;
+  prometheus::Gauge *running, *waiting, *kv_usage;
+  prometheus::Counter *prompt_tokens, *generation_tokens, *preemptions, *prefix_queries,
+      *prefix_hits, *rejections, *aborted;
+  std::vector<std::pair<std::string_view, prometheus::Counter*>> success;
+  Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *request_prompt,
+      *request_generation, *iteration;
+
+ private:
+  prometheus::Gauge* gauge(const char* name, const char* help) {
+    return &prometheus::BuildGauge()
+                .Name(prefix_ + name)
+                .Help(help)
+                .Register(registry)
+                .Add(labels_);
+  }
+  prometheus::Counter* counter(const char* name, const char* help) {
+    return &prometheus::BuildCounter()
+                .Name(prefix_ + name)
+                .Help(help)
+                .Register(registry)
+                .Add(labels_);
+  }
+  Histogram* histogram(const char* name, const char* help, const Buckets& buckets) {
+    return &prometheus::BuildHistogram()
+                .Name(prefix_ + name)
+                .Help(help)
+                .Register(registry)
+                .Add(labels_, buckets);
+  }
+
+  std::string prefix_;
+  prometheus::Labels labels_;
+};
+
+// The engine counts since its start; a counter here is moved up to that.
+void advance(prometheus::Counter& counter, std::int64_t total) {
+  const double missing = static_cast<double>(total) - counter.Value();
+  if (missing > 0) counter.Increment(missing);
+}
+
+class PrometheusMetrics final : public Metrics {
+ public:
+  PrometheusMetrics(const std::string& model, std::int64_t max_model_len, bool vllm_names) {
+    all_.push_back(std::make_unique<Names>("artery:", model, max_model_len));
+    if (vllm_names) all_.push_back(std::make_unique<Names>("vllm:", model, max_model_len));
+  }
+
+  void on_step(const engine::StepStats& stats) override {
+    for (auto& names : all_) names->iteration->Observe(stats.prefill_tokens + stats.decode_tokens);
+  }
+  void on_first_token(double seconds) override {
+    for (auto& names : all_) names->ttft->Observe(seconds);
+  }
+  void on_tokens(double seconds, std::int64_t count) override {
+    for (auto& names : all_) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        names->itl->Observe(seconds / static_cast<double>(count));
+      }
+    }
+  }
+  void on_request(const RequestSample& sample) override {
+    for (auto& names : all_) {
+      for (auto& [reason, counter] : names->success) {
+        if (reason == sample.finish) counter->Increment();
+      }
+      names->e2e->Observe(sample.e2e_s);
+      names->queue->Observe(sample.timings.queue_s);
+      names->prefill->Observe(sample.timings.prefill_s);
+      names->decode->Observe(sample.timings.decode_s);
+      names->request_prompt->Observe(static_cast<double>(sample.prompt_tokens));
+      names->request_generation->Observe(static_cast<double>(sample.generated_tokens));
+      if (sample.generated_tokens > 1) {
+        names->tpot->Observe(
+            sample.timings.decode_s / static_cast<double>(sample.generated_tokens - 1)
+        );
+      }
+    }
+  }
+
+  std::string render(const engine::Status& status) override {
+    std::vector<prometheus::MetricFamily> families;
+    {
+      // Two scrapes at once would both see the same missing part of a counter.
+      const MutexLock lock(mu_);
+      for (auto& names : all_) {
+        update(*names, status);
+        auto collected = names->registry.Collect();
+        std::move(collected.begin(), collected.end(), std::back_inserter(families));
+      }
+    }
+    return prometheus::TextSerializer().Serialize(families);
+  }
+
+ private:
+  static void update(Names& names, const engine::Status& status) {
+    names.running->Set(status.running);
+    names.waiting->Set(status.waiting);
+    names.kv_usage->Set(
+        status.pages_total > 0
+            ? static_cast<double>(status.pages_in_use) / static_cast<double>(status.pages_total)
+            : 0.0
+    );
+    advance(*names.prompt_tokens, status.prompt_tokens);
+    advance(*names.generation_tokens, status.generated_tokens);
+    advance(*names.preemptions, status.preemptions);
+    advance(*names.prefix_queries, status.prefix_queries);
+    advance(*names.prefix_hits, status.prefix_hits);
+    advance(*names.rejections, status.rejected);
+    advance(*names.aborted, status.aborted);
+  }
+
+  Mutex mu_;
+  std::vector<std::unique_ptr<Names>> all_;
+};
+
+}  // namespace
+
+std::unique_ptr<Metrics> make_metrics(
+    const std::string& model_name, std::int64_t max_model_len, bool vllm_names
+) {
+  return std::make_unique<PrometheusMetrics>(model_name, max_model_len, vllm_names);
+}
+
+}  // namespace artery::server
