@@ -8,8 +8,9 @@ target_compile_options(artery_flags INTERFACE
   -ffp-contract=off
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
 # Asio's fences are unknown to ThreadSanitizer; the macro picks its atomic fallback.
-target_compile_definitions(artery_flags INTERFACE
-  $<$<STREQUAL:${ARTERY_SANITIZE},thread>:BOOST_ASIO_DISABLE_FENCED_BLOCK>)
+if(ARTERY_SANITIZE STREQUAL "thread")
+  target_compile_definitions(artery_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
+endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(artery_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
