@@ -30,7 +30,7 @@ inline Answer collect(EventStream& events, int choices, int timeout_ms = 60'000)
   std::map<int, Position> next;
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   while (finished < choices) {
-    std::optional<Event> event = events.wait(1000);
+    std::optional<Event> event = timeout_ms > 0 ? events.wait(1000) : events.poll();
     if (!event) {
       if (std::chrono::steady_clock::now() < until) continue;
       answer.timed_out = true;

@@ -187,8 +187,9 @@ class Planner {
 
   bool admit(std::size_t at) {
     Entry& entry = ranked_[at];
-    // Look before preempting anyone: without room in the step nothing is gained.
-    if (chunk_room(*entry.view) <= 0 || !free_slot(at)) return false;
+    // Look before preempting anyone: without room in the step nothing is gained. The best-ranked
+    // one finds room in any case, because a slot taken from another frees that one's row.
+    if ((at > 0 && chunk_room(*entry.view) <= 0) || !free_slot(at)) return false;
     const std::int64_t whole = new_pages(entry, entry.view->tokens - entry.view->computed);
     // The best-ranked one owes nobody: promises to worse ones are broken by preemption. A page
     // for each running one keeps a newcomer from being preempted at once by their growth.

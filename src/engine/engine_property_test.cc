@@ -1,0 +1,389 @@
+// Random loads on Core with a model whose every bit depends on the KV it reads back. Each answer
+// must equal the same request's answer alone, whatever ran beside it; pages are counted after every
+// step. Single-threaded, so a failing seed (printed by rapidcheck, RC_PARAMS="seed=...") repeats.
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "engine/core.h"
+#include "engine/engine_harness.h"
+#include "testing/hash_model.h"
+#include "testing/seq_random.h"
+#include "testing/sim_clock.h"
+
+namespace artery::engine {
+namespace {
+
+using testing::HashModel;
+using testing::SeqRandom;
+using testing::SimClock;
+
+constexpr std::int64_t kVocab = 61;
+constexpr std::int64_t kPagesMin = 12;  // of a random pool; the context is as long
+
+struct Load {
+  Config config;
+  std::int64_t pages = 64;
+};
+
+class CoreRig {
+ public:
+  explicit CoreRig(const Load& load)
+      : config_(complete(load)),
+        model_(kVocab, 4096),
+        core_(model_,
+              std::move(*KvPool::make(model_.kv_layout(), load.pages)),
+              config_,
+              clock_,
+              Observer{}) {}
+
+  std::shared_ptr<EventStream> add(const Request& request) {
+    Submission submission;
+    submission.id = RequestId{next_id_++};
+    submission.request = request;
+    submission.events = std::make_shared<EventStream>();
+    submission.submitted_ns = clock_.monotonic_ns();
+    submission.root = chain_root("secret", request.tenant);
+    submission.use_cache = config_.enable_prefix_caching && request.use_prefix_cache &&
+                           request.prompt_logprobs < 0;
+    if (submission.use_cache) {
+      submission.request.chain_keys = chain_keys(submission.root, request.prompt);
+    }
+    auto events = submission.events;
+    core_.add(std::move(submission));
+    return events;
+  }
+  RequestId last_id() const { return RequestId{next_id_ - 1}; }
+  Core& core() { return core_; }
+  SimClock& clock() { return clock_; }
+  void step() {
+    core_.step();
+    core_.check_integrity();
+    clock_.advance(0.01);
+  }
+  Status status() const {
+    Status status;
+    core_.fill(status);
+    return status;
+  }
+
+ private:
+  static Config complete(const Load& load) {
+    Config config = load.config;
+    config.max_model_len = std::min(load.pages, kPagesMin) * kPageTokens;
+    config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+    return config;
+  }
+
+  const Config config_;
+  SimClock clock_;
+  HashModel model_;
+  Core core_;
+  std::uint64_t next_id_ = 1;
+};
+
+// The request alone: plenty of pages, whole chunks, no cache.
+Answer alone(const Request& request) {
+  Load load;
+  load.config.enable_prefix_caching = false;
+  load.config.max_num_seqs = 1;
+  CoreRig rig(load);
+  const auto events = rig.add(request);
+  while (!rig.core().idle()) rig.step();
+  return collect(*events, request.n, 0);
+}
+
+// Requests of a few families, so that prefixes are shared, cut and continued.
+Request random_request(SeqRandom& random, std::int64_t tokens_max) {
+  Request request;
+  const auto family = static_cast<std::uint64_t>(random.between(1, 3));
+  SeqRandom text(family);
+  std::vector<TokenId> prompt;
+  const std::int64_t length = random.between(1, tokens_max - 2);
+  for (std::int64_t i = 0; i < length; ++i) {
+    prompt.push_back(static_cast<TokenId>(text.between(0, kVocab - 1)));
+  }
+  if (random.chance(0.4)) {
+    auto& changed = prompt[static_cast<std::size_t>(random.between(0, length - 1))];
+    changed = (changed + 1) % kVocab;
+  }
+  request.prompt = std::move(prompt);
+  request.max_tokens = random.between(1, 40);
+  request.priority = static_cast<int>(random.between(0, 2));
+  request.n = random.chance(0.25) ? static_cast<int>(random.between(2, 4)) : 1;
+  request.use_prefix_cache = random.chance(0.85);
+  request.tenant = random.chance(0.2) ? "other" : "";
+  SamplingParams& params = request.sampling;
+  params.seed = random.next();
+  params.temperature = random.chance(0.4) ? 0 : 1.2;
+  if (random.chance(0.3)) params.top_k = static_cast<int>(random.between(1, 30));
+  if (random.chance(0.3)) params.top_p = 0.7;
+  if (random.chance(0.2)) params.repetition_penalty = 1.3;
+  if (random.chance(0.2)) params.presence_penalty = 0.5;
+  if (random.chance(0.3)) params.logprobs = 2;
+  if (random.chance(0.3)) {
+    params.stop_ids = {3, 7};
+    params.min_tokens = static_cast<int>(random.between(0, 6));
+  }
+  if (random.chance(0.1)) {
+    request.prompt_logprobs = 1;
+    if (random.chance(0.5)) request.max_tokens = 0;
+  }
+  return request;
+}
+
+bool equal(const PositionLogprobs& a, const PositionLogprobs& b) {
+  if (a.chosen.token != b.chosen.token || a.chosen.logprob != b.chosen.logprob) return false;
+  if (a.rank != b.rank || a.top.size() != b.top.size()) return false;
+  for (std::size_t i = 0; i < a.top.size(); ++i) {
+    if (a.top[i].token != b.top[i].token || a.top[i].logprob != b.top[i].logprob) return false;
+  }
+  return true;
+}
+
+bool equal(const std::vector<PositionLogprobs>& a, const std::vector<PositionLogprobs>& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const auto& x, const auto& y) {
+           return equal(x, y);
+         });
+}
+
+void check_equal(const Request& request, Answer got) {
+  Answer wanted = alone(request);
+  RC_ASSERT(!got.timed_out && !wanted.timed_out);
+  for (int choice = 0; choice < request.n; ++choice) {
+    const ChoiceAnswer& a = got.choices[choice];
+    const ChoiceAnswer& b = wanted.choices[choice];
+    RC_ASSERT(a.tokens == b.tokens);
+    RC_ASSERT(a.in_order);
+    RC_ASSERT(equal(a.logprobs, b.logprobs));
+    RC_ASSERT(equal(a.prompt_logprobs, b.prompt_logprobs));
+    RC_ASSERT(a.finish->reason == b.finish->reason);
+    RC_ASSERT(a.finish->stop_token == b.finish->stop_token);
+    const Usage& usage = a.finish->usage;
+    RC_ASSERT(usage.prompt_tokens == static_cast<std::int64_t>(request.prompt.size()));
+    RC_ASSERT(usage.cached_tokens < usage.prompt_tokens);
+    RC_ASSERT(usage.cached_tokens % kPageTokens == 0);
+    RC_ASSERT(usage.generated_tokens == static_cast<std::int64_t>(a.tokens.size()));
+  }
+}
+
+Load random_load(SeqRandom& random) {
+  Load load;
+  // Small enough that a few requests fill it.
+  load.pages = random.chance(0.6) ? random.between(kPagesMin, 30) : 120;
+  load.config.max_num_seqs = static_cast<int>(random.between(1, 12));
+  load.config.max_num_batched_tokens = static_cast<int>(random.between(1, 200));
+  constexpr int kChunks[] = {0, 1, 17, 64, 512};
+  load.config.prefill_chunk_max = kChunks[random.between(0, 4)];
+  load.config.enable_prefix_caching = random.chance(0.75);
+  return load;
+}
+
+struct Pending {
+  Request request;
+  RequestId id;
+  std::shared_ptr<EventStream> events;
+};
+
+void run_load(std::uint64_t seed, int requests, double cancel_chance) {
+  SeqRandom random(seed);
+  const Load load = random_load(random);
+  CoreRig rig(load);
+  std::vector<Pending> pending;
+  std::vector<Pending> cancelled;
+  int left = requests;
+  while (left > 0 || !rig.core().idle()) {
+    while (left > 0 && (rig.core().idle() || random.chance(0.3))) {
+      Pending one;
+      one.request = random_request(random, std::min<std::int64_t>(load.pages * kPageTokens, 180));
+      one.events = rig.add(one.request);
+      one.id = rig.last_id();
+      pending.push_back(one);
+      --left;
+    }
+    rig.step();
+    if (random.chance(0.02)) rig.core().reset_prefix_cache();
+    if (pending.empty() || !random.chance(cancel_chance)) continue;
+    const auto at = random.between(0, static_cast<std::int64_t>(pending.size()) - 1);
+    rig.core().cancel(pending[static_cast<std::size_t>(at)].id);
+    rig.core().check_integrity();
+    cancelled.push_back(pending[static_cast<std::size_t>(at)]);
+    pending.erase(pending.begin() + at);
+  }
+  RC_ASSERT(rig.status().pages_in_use == 0);
+  RC_ASSERT(rig.status().running == 0 && rig.status().waiting == 0);
+  for (const Pending& one : pending) check_equal(one.request, collect(*one.events, one.request.n, 0));
+  for (const Pending& one : cancelled) {
+    RC_ASSERT(!collect(*one.events, one.request.n, 0).timed_out);  // each choice was told its end
+  }
+  rig.core().reset_prefix_cache();
+  RC_ASSERT(rig.status().pages_cached == 0);
+}
+
+RC_GTEST_PROP(EngineProperty, AnswersDoNotDependOnWhatRunsBeside, (std::uint64_t seed)) {
+  run_load(seed, *rc::gen::inRange(1, 20), 0.0);
+}
+
+RC_GTEST_PROP(EngineProperty, CancelledOnesDisturbNobody, (std::uint64_t seed)) {
+  run_load(seed, *rc::gen::inRange(1, 20), 0.15);
+}
+
+TEST(EngineCancel, ThousandAtRandomMomentsLeaveNoPage) {
+  SeqRandom random(2026);
+  Load load;
+  load.pages = 60;
+  load.config.max_num_seqs = 8;
+  load.config.max_num_batched_tokens = 64;
+  CoreRig rig(load);
+  int cancelled = 0;
+  for (int i = 0; i < 1000; ++i) {
+    rig.add(random_request(random, 180));
+    const RequestId id = rig.last_id();
+    for (std::int64_t steps = random.between(0, 6); steps > 0; --steps) rig.step();
+    const std::int64_t aborted = rig.status().aborted;
+    rig.core().cancel(id);
+    cancelled += static_cast<int>(rig.status().aborted - aborted);
+  }
+  while (!rig.core().idle()) rig.step();
+  EXPECT_GT(cancelled, 500);
+  EXPECT_EQ(rig.status().aborted, cancelled);
+  EXPECT_EQ(rig.status().pages_in_use, 0);
+  rig.core().check_integrity();
+  EXPECT_TRUE(rig.core().reset_prefix_cache());
+  EXPECT_EQ(rig.status().pages_cached, 0);
+}
+
+TEST(EnginePreemption, HappensAndIsCounted) {
+  Load load;
+  load.pages = 8;
+  load.config.max_num_seqs = 6;
+  load.config.enable_prefix_caching = false;
+  CoreRig rig(load);
+  SeqRandom random(4);
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<EventStream>> events;
+  for (int i = 0; i < 5; ++i) {
+    Request request;
+    request.prompt = {1, 2, 3, static_cast<TokenId>(i)};
+    request.max_tokens = 60;
+    request.sampling.seed = random.next();
+    requests.push_back(request);
+    events.push_back(rig.add(request));
+  }
+  while (!rig.core().idle()) rig.step();
+  EXPECT_GT(rig.status().preemptions, 0);
+  std::int64_t preemptions = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    Answer answer = collect(*events[i], 1, 0);
+    preemptions += answer.choices[0].finish->usage.preemptions;
+    EXPECT_EQ(answer.choices[0].tokens, alone(requests[i]).choices[0].tokens);
+  }
+  EXPECT_EQ(preemptions, rig.status().preemptions);
+}
+
+TEST(EngineFork, ChoicesShareThePromptsPages) {
+  for (const bool cache : {false, true}) {
+    Load load;
+    load.config.enable_prefix_caching = cache;
+    CoreRig rig(load);
+    Request request;
+    request.prompt.assign(100, 5);
+    request.n = 4;
+    request.max_tokens = 10;
+    const auto events = rig.add(request);
+    rig.step();  // choice 0 computes the prompt
+    rig.step();  // all four run
+    // 6 whole pages once, and a tail page for each.
+    EXPECT_EQ(rig.status().pages_in_use, 6 + 4);
+    EXPECT_EQ(rig.status().running, 4);
+    while (!rig.core().idle()) rig.step();
+    Answer answer = collect(*events, 4, 0);
+    EXPECT_NE(answer.choices[0].tokens, answer.choices[1].tokens);
+  }
+}
+
+TEST(EngineFork, TheNextChoiceTakesOverWhenTheFirstEnds) {
+  Load load;
+  load.config.prefill_chunk_max = 16;
+  CoreRig rig(load);
+  Request request;
+  request.prompt.assign(100, 5);
+  request.n = 3;
+  request.max_tokens = 5;
+  const auto events = rig.add(request);
+  rig.step();
+  rig.core().finish_choice(rig.last_id(), 0);
+  while (!rig.core().idle()) rig.step();
+  Answer answer = collect(*events, 3, 0);
+  EXPECT_TRUE(answer.choices[0].tokens.empty());
+  EXPECT_EQ(answer.choices[0].finish->reason, FinishReason::kStop);
+  const Answer wanted = alone(request);
+  EXPECT_EQ(answer.choices[1].tokens, wanted.choices.at(1).tokens);
+  EXPECT_EQ(answer.choices[2].tokens, wanted.choices.at(2).tokens);
+}
+
+TEST(EngineResume, ContinuesWithTheSameTokens) {
+  Request request;
+  request.prompt.assign(37, 11);
+  request.max_tokens = 40;
+  request.sampling.seed = 5;
+  request.sampling.repetition_penalty = 1.2;
+  const std::vector<TokenId> whole = alone(request).choices[0].tokens;
+  for (const std::size_t cut : {1u, 16u, 27u, 39u}) {
+    Request rest = request;
+    rest.resume_tokens.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut));
+    Load load;
+    CoreRig rig(load);
+    const auto events = rig.add(rest);
+    while (!rig.core().idle()) rig.step();
+    Answer answer = collect(*events, 1, 0);
+    EXPECT_EQ(
+        answer.choices[0].tokens,
+        std::vector<TokenId>(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end())
+    );
+    EXPECT_EQ(answer.choices[0].finish->usage.generated_tokens, 40);
+  }
+}
+
+TEST(EngineDeadline, EndsRunningAndWaiting) {
+  Load load;
+  load.config.max_num_seqs = 1;
+  CoreRig rig(load);
+  Request request;
+  request.prompt = {1, 2, 3};
+  request.max_tokens = 500;
+  request.deadline_ns = rig.clock().monotonic_ns() + 105'000'000;  // ten steps and a half
+  const auto running = rig.add(request);
+  const auto waiting = rig.add(request);
+  while (!rig.core().idle()) rig.step();
+  Answer first = collect(*running, 1, 0);
+  Answer second = collect(*waiting, 1, 0);
+  EXPECT_EQ(first.choices[0].finish->reason, FinishReason::kDeadline);
+  EXPECT_EQ(first.choices[0].tokens.size(), 11u);
+  EXPECT_EQ(second.choices[0].finish->reason, FinishReason::kDeadline);
+  EXPECT_TRUE(second.choices[0].tokens.empty());
+  EXPECT_NEAR(second.choices[0].finish->usage.timings.queue_s, 0.11, 1e-6);
+  EXPECT_NEAR(first.choices[0].finish->usage.timings.decode_s, 0.11, 1e-6);
+}
+
+TEST(EnginePriority, BetterOnesOvertake) {
+  Load load;
+  load.config.max_num_seqs = 1;
+  CoreRig rig(load);
+  Request request;
+  request.prompt = {1, 2, 3};
+  request.max_tokens = 20;
+  request.priority = 5;
+  rig.add(request);
+  rig.step();
+  request.priority = 1;
+  const auto urgent = rig.add(request);
+  for (int i = 0; i < 20; ++i) rig.step();
+  EXPECT_EQ(collect(*urgent, 1, 0).choices[0].tokens.size(), 20u);
+  EXPECT_EQ(rig.status().preemptions, 1);
+  while (!rig.core().idle()) rig.step();
+}
+
+}  // namespace
+}  // namespace artery::engine
