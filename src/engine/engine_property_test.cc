@@ -31,11 +31,13 @@ class CoreRig {
   explicit CoreRig(const Load& load)
       : config_(complete(load)),
         model_(kVocab, 4096),
-        core_(model_,
-              std::move(*KvPool::make(model_.kv_layout(), load.pages)),
-              config_,
-              clock_,
-              Observer{}) {}
+        core_(
+            model_,
+            std::move(*KvPool::make(model_.kv_layout(), load.pages)),
+            config_,
+            clock_,
+            Observer{}
+        ) {}
 
   std::shared_ptr<EventStream> add(const Request& request) {
     Submission submission;
@@ -44,8 +46,8 @@ class CoreRig {
     submission.events = std::make_shared<EventStream>();
     submission.submitted_ns = clock_.monotonic_ns();
     submission.root = chain_root("secret", request.tenant);
-    submission.use_cache = config_.enable_prefix_caching && request.use_prefix_cache &&
-                           request.prompt_logprobs < 0;
+    submission.use_cache =
+        config_.enable_prefix_caching && request.use_prefix_cache && request.prompt_logprobs < 0;
     if (submission.use_cache) {
       submission.request.chain_keys = chain_keys(submission.root, request.prompt);
     }
@@ -213,7 +215,8 @@ void run_load(std::uint64_t seed, int requests, double cancel_chance) {
   }
   RC_ASSERT(rig.status().pages_in_use == 0);
   RC_ASSERT(rig.status().running == 0 && rig.status().waiting == 0);
-  for (const Pending& one : pending) check_equal(one.request, collect(*one.events, one.request.n, 0));
+  for (const Pending& one : pending)
+    check_equal(one.request, collect(*one.events, one.request.n, 0));
   for (const Pending& one : cancelled) {
     RC_ASSERT(!collect(*one.events, one.request.n, 0).timed_out);  // each choice was told its end
   }

@@ -63,13 +63,9 @@ TokenId brute_force(std::span<const float> logits, const SampleContext& context)
   double best = -std::numeric_limits<double>::infinity();
   std::sort(order.begin(), order.end());
   for (const TokenId t : order) {
-    const double score = static_cast<double>(logit(t)) / params.temperature +
-                         noise_gumbel(
-                             params.seed,
-                             static_cast<std::uint32_t>(context.choice),
-                             context.position,
-                             t
-                         );
+    const double score =
+        static_cast<double>(logit(t)) / params.temperature +
+        noise_gumbel(params.seed, static_cast<std::uint32_t>(context.choice), context.position, t);
     if (score > best) {
       best = score;
       winner = t;
@@ -89,9 +85,7 @@ TEST(Philox, KnownAnswers) {
       (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd})
   );
   EXPECT_EQ(
-      philox4x32_10(
-          {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}
-      ),
+      philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
       (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1})
   );
 }
@@ -179,7 +173,8 @@ TEST(Sampler, EqualsBruteForce) {
     if (random.chance(0.5)) params.top_p = 0.05 + random.unit() * 0.94;
     if (random.chance(0.3)) params.min_p = random.unit() * 0.5;
     const SampleContext context =
-        at(params, static_cast<Position>(random.between(0, 1000)),
+        at(params,
+           static_cast<Position>(random.between(0, 1000)),
            static_cast<int>(random.between(0, 3)));
     const auto sampled = sampler.sample(logits, context);
     ASSERT_TRUE(sampled);
@@ -260,9 +255,7 @@ TEST(Sampler, BiasAndPenaltiesChangeTheChoice) {
   TokenHistory history;
   const std::vector<TokenId> prompt = {1};
   history.add_prompt(prompt);
-  const auto with = [&] {
-    return SampleContext{params, 0, 0, 0, &history, nullptr};
-  };
+  const auto with = [&] { return SampleContext{params, 0, 0, 0, &history, nullptr}; };
   params.presence_penalty = 1;  // the prompt does not count
   EXPECT_EQ(draw(logits, with()), 1);
   params.presence_penalty = 0;

@@ -225,8 +225,8 @@ class Simulation {
     }));
     int running = 0;
     for (int i = 0; i < static_cast<int>(views.size()); ++i) {
-      const bool gone = std::find(made.preempted.begin(), made.preempted.end(), i) !=
-                        made.preempted.end();
+      const bool gone =
+          std::find(made.preempted.begin(), made.preempted.end(), i) != made.preempted.end();
       const bool runs = views[static_cast<std::size_t>(i)].running && !gone;
       running += runs || (seen.contains(i) && !gone) ? 1 : 0;
     }

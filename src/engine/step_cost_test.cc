@@ -14,14 +14,14 @@ TEST(StepCost, LearnsALinearCost) {
     const std::int64_t tokens = random.chance(0.5) ? random.between(1, 8) : random.between(64, 512);
     const std::int64_t context = tokens * random.between(0, 2000);
     const double noise = 0.95 + 0.1 * random.unit();
-    const double seconds = 0.004 + 2e-4 * static_cast<double>(tokens) +
-                           3e-8 * static_cast<double>(context);
+    const double seconds =
+        0.004 + 2e-4 * static_cast<double>(tokens) + 3e-8 * static_cast<double>(context);
     cost.observe(tokens, context, seconds * noise);
   }
   for (const std::int64_t tokens : {1, 32, 256, 512}) {
     for (const std::int64_t context : {0, 100'000, 500'000}) {
-      const double truth = 0.004 + 2e-4 * static_cast<double>(tokens) +
-                           3e-8 * static_cast<double>(context);
+      const double truth =
+          0.004 + 2e-4 * static_cast<double>(tokens) + 3e-8 * static_cast<double>(context);
       EXPECT_NEAR(cost.predict(tokens, context) / truth, 1.0, 0.1) << tokens << " " << context;
     }
   }

@@ -1,0 +1,132 @@
+#include "engine/pool_size.h"
+
+#include <gtest/gtest.h>
+
+#include "base/memory_limit.h"
+#include "engine/engine.h"
+#include "testing/hash_model.h"
+
+namespace artery::engine {
+namespace {
+
+using testing::HashModel;
+
+constexpr std::int64_t kPage = 256;  // bytes of HashModel's page
+
+Result<PoolSize> size(std::int64_t max_len, std::int64_t pool_bytes, std::int64_t memory) {
+  HashModel model(64, 32'768);
+  EXPECT_EQ(HashModel::page_bytes(), kPage);
+  Config config;
+  config.max_model_len = max_len;
+  config.kv_pool_bytes = pool_bytes;
+  return size_pool(config, model.info(), model.kv_layout(), memory);
+}
+
+TEST(PoolSize, DefaultIsTheModelsContextTwice) {
+  const auto made = size(0, 0, 1 << 30);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->max_model_len, 32'768);
+  EXPECT_EQ(made->pages, 2 * 2048);
+}
+
+TEST(PoolSize, DefaultTakesAQuarterOfTightMemoryAndShortensTheContext) {
+  const auto made = size(0, 0, 4 * 100 * kPage);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->pages, 100);
+  EXPECT_EQ(made->max_model_len, 1600);
+}
+
+TEST(PoolSize, AskedForContextMustFit) {
+  const auto fits = size(1600, 0, 130 * kPage);
+  ASSERT_TRUE(fits);
+  EXPECT_EQ(fits->max_model_len, 1600);
+  EXPECT_EQ(fits->pages, 100);
+  const auto too_long = size(3200, 0, 130 * kPage);
+  ASSERT_FALSE(too_long);
+  EXPECT_EQ(too_long.error().code, Code::kOutOfMemory);
+  EXPECT_NE(too_long.error().message.find("3200"), std::string::npos);
+  EXPECT_NE(too_long.error().message.find("--max-model-len 2080"), std::string::npos);
+  EXPECT_NE(too_long.error().message.find("--kv-pool-bytes"), std::string::npos);
+}
+
+TEST(PoolSize, PoolBytesAreKept) {
+  const auto made = size(0, 50 * kPage + 17, 1 << 30);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->pages, 50);
+  EXPECT_EQ(made->max_model_len, 800);
+  EXPECT_EQ(size(801, 50 * kPage, 1 << 30).error().code, Code::kOutOfMemory);
+  EXPECT_EQ(size(0, 50 * kPage, 40 * kPage).error().code, Code::kOutOfMemory);
+  EXPECT_EQ(size(0, 10, 1 << 30).error().field, "--kv-pool-bytes");
+}
+
+TEST(PoolSize, ContextBeyondTheModelIsRefused) {
+  EXPECT_EQ(size(32'769, 0, 1 << 30).error().field, "--max-model-len");
+}
+
+TEST(PoolSize, NoMemoryAtAllIsAnErrorNotACrash) {
+  EXPECT_EQ(size(0, 0, 0).error().code, Code::kOutOfMemory);
+  EXPECT_TRUE(size(0, 0, -1));  // unknown: the allocation will tell
+}
+
+TEST(PoolSize, MakeEngineReportsIt) {
+  Config config;
+  config.kv_pool_bytes = std::int64_t{1} << 50;
+  const auto engine = make_engine(std::make_unique<HashModel>(64, 1024), config);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, Code::kOutOfMemory);
+}
+
+class FakeFiles final : public FileSystem {
+ public:
+  explicit FakeFiles(std::vector<std::pair<std::string, std::string>> files)
+      : files_(std::move(files)) {}
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) const override {
+    return fail(Code::kNotFound, "{}", path);
+  }
+  Result<std::string> read(const std::string& path, std::size_t) const override {
+    for (const auto& [name, text] : files_) {
+      if (name == path) return text;
+    }
+    return fail(Code::kNotFound, "{}", path);
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> files_;
+};
+
+TEST(MemoryLimit, TakesTheTightestCgroupAboveTheProcess) {
+  const FakeFiles files({
+      {"/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:    5000 kB\n"},
+      {"/proc/self/cgroup", "0::/pod/app\n"},
+      {"/sys/fs/cgroup/pod/app/memory.max", "max\n"},
+      {"/sys/fs/cgroup/pod/app/memory.current", "5\n"},
+      {"/sys/fs/cgroup/pod/memory.max", "1000000\n"},
+      {"/sys/fs/cgroup/pod/memory.current", "400000\n"},
+      {"/sys/fs/cgroup/pod/memory.stat", "anon 1\ninactive_file 100000\n"},
+  });
+  const MemoryLimit limit = memory_limit(files);
+  EXPECT_EQ(limit.machine_available, 5000 * 1024);
+  EXPECT_EQ(limit.cgroup_limit, 1'000'000);
+  EXPECT_EQ(limit.cgroup_left, 700'000);
+  EXPECT_EQ(limit.available(), 700'000);
+}
+
+TEST(MemoryLimit, ReadsTheOldHierarchyToo) {
+  const FakeFiles files({
+      {"/proc/meminfo", "MemAvailable:    5000 kB\n"},
+      {"/proc/self/cgroup", "5:memory:/docker/x\n1:cpu:/\n"},
+      {"/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n"},
+      {"/sys/fs/cgroup/memory/docker/x/memory.usage_in_bytes", "5\n"},
+      {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "300000\n"},
+      {"/sys/fs/cgroup/memory/memory.usage_in_bytes", "400000\n"},
+  });
+  EXPECT_EQ(memory_limit(files).cgroup_left, 0);
+}
+
+TEST(MemoryLimit, KnowsNothingWithoutFiles) {
+  EXPECT_EQ(memory_limit(FakeFiles({})).available(), -1);
+  EXPECT_GT(memory_limit().available(), 0);  // this machine
+}
+
+}  // namespace
+}  // namespace artery::engine
