@@ -21,10 +21,9 @@
 namespace artery::cli {
 namespace {
 
-std::vector<Flag> serve_flags() {
+std::vector<Flag> http_flags() {
   using K = FlagKind;
   return {
-      model_flag(),
       {.name = "host", .fallback = "127.0.0.1", .help = "address to listen on", .value_name = "ADDR"
       },
       {.name = "port",
@@ -43,44 +42,6 @@ std::vector<Flag> serve_flags() {
       {.name = "served-model-name",
        .help = "name shown by /v1/models; empty: the file's",
        .value_name = "NAME"},
-      max_model_len_flag(),
-      {.name = "max-num-seqs",
-       .kind = K::kInteger,
-       .fallback = "64",
-       .help = "sequences that run at once (-np)",
-       .value_name = "N",
-       .min = 1,
-       .max = 65536},
-      {.name = "max-num-batched-tokens",
-       .kind = K::kInteger,
-       .fallback = "512",
-       .help = "most tokens of one step",
-       .value_name = "N",
-       .min = 1,
-       .max = 65536},
-      {.name = "max-queued-requests",
-       .kind = K::kInteger,
-       .fallback = "256",
-       .help = "requests that may wait; more get 429",
-       .value_name = "N",
-       .min = 1,
-       .max = 1e6},
-      {.name = "enable-prefix-caching",
-       .kind = K::kSwitch,
-       .fallback = "true",
-       .help = "reuse the KV of prompt prefixes computed before",
-       .negatable = true},
-      kv_cache_dtype_flag(),
-      {.name = "kv-cache-memory-bytes",
-       .kind = K::kBytes,
-       .fallback = "0",
-       .help = "size of the KV pool; 0: four contexts, at most a quarter of the free memory",
-       .value_name = "SIZE"},
-      chat_template_flag(),
-      threads_flag(),
-      isa_flag(),
-      numerics_flag(),
-      gpu_layers_flag(),
       {.name = "shutdown-timeout",
        .kind = K::kNumber,
        .fallback = "30",
@@ -120,6 +81,57 @@ std::vector<Flag> serve_flags() {
        .help = "least level logged",
        .choices = "debug|info|warn|error"},
   };
+}
+
+std::vector<Flag> engine_flags() {
+  using K = FlagKind;
+  return {
+      max_model_len_flag(),
+      {.name = "max-num-seqs",
+       .kind = K::kInteger,
+       .fallback = "64",
+       .help = "sequences that run at once (-np)",
+       .value_name = "N",
+       .min = 1,
+       .max = 65536},
+      {.name = "max-num-batched-tokens",
+       .kind = K::kInteger,
+       .fallback = "512",
+       .help = "most tokens of one step",
+       .value_name = "N",
+       .min = 1,
+       .max = 65536},
+      {.name = "max-queued-requests",
+       .kind = K::kInteger,
+       .fallback = "256",
+       .help = "requests that may wait; more get 429",
+       .value_name = "N",
+       .min = 1,
+       .max = 1e6},
+      {.name = "enable-prefix-caching",
+       .kind = K::kSwitch,
+       .fallback = "true",
+       .help = "reuse the KV of prompt prefixes computed before",
+       .negatable = true},
+      kv_cache_dtype_flag(),
+      {.name = "kv-cache-memory-bytes",
+       .kind = K::kBytes,
+       .fallback = "0",
+       .help = "size of the KV pool; 0: four contexts, at most a quarter of the free memory",
+       .value_name = "SIZE"},
+      chat_template_flag(),
+      threads_flag(),
+      isa_flag(),
+      numerics_flag(),
+      gpu_layers_flag(),
+  };
+}
+
+std::vector<Flag> serve_flags() {
+  std::vector<Flag> flags = {model_flag()};
+  for (const std::vector<Flag>& group : {http_flags(), engine_flags()})
+    flags.insert(flags.end(), group.begin(), group.end());
+  return flags;
 }
 
 LogLevel parse_log_level(const std::string& text) {
