@@ -222,6 +222,24 @@ TEST(SentencePiece, ScoresThatAreNoNumbersStillOrder) {
   EXPECT_EQ(t->decode(t->encode("hello world", {}), false), "hello world");
 }
 
+// Words are taken one by one where no piece has a space behind another character. One such piece,
+// of characters that no text here has, turns that off.
+TEST(SentencePiece, WordByWordEqualsTheWholeTextAtOnce) {
+  const auto by_word = make(small_sentence_piece_vocab());
+  VocabData data = small_sentence_piece_vocab();
+  add_token(data, "#\xE2\x96\x81#", TokenKind::kNormal);
+  const auto at_once = make(data);
+  EXPECT_TRUE(rc::check([&] {
+    const auto parts = *rc::gen::container<std::vector<std::string>>(
+        rc::gen::element<std::string>(" ", " ", "w", "or", "l", "d", "he", "\xC3\xA9", "\xE2")
+    );
+    std::string text;
+    for (int copies = *rc::gen::inRange(1, 40); copies > 0; --copies)
+      for (const std::string& part : parts) text += part;
+    RC_ASSERT(by_word->encode(text, {}) == at_once->encode(text, {}));
+  }));
+}
+
 TEST(Tokenizer, EveryTextComesBack) {
   for (const char* pre : {"gpt-2", "smollm", "llama-bpe", "default"}) {
     const auto t = make(small_byte_level_vocab(pre));

@@ -90,22 +90,31 @@ void append_decomposed(char32_t code, std::vector<utf8proc_int32_t>& out) {
 }
 
 // utf8proc orders marks by exchanging neighbours, which takes the square of a run's length: a
-// megabyte of marks would hold a worker for hours. Hence our own sort.
+// megabyte of marks would hold a worker for hours. Hence our own sort, of keys of class, place (the
+// order must be stable) and code point.
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
-  const auto class_of = [](utf8proc_int32_t c) {
-    return combining_class(static_cast<char32_t>(c));
+  constexpr int kCodeBits = 21, kPlaceBits = 35;
+  std::vector<std::uint64_t> keys;
+  const auto write_back = [&](std::size_t end) {
+    std::sort(keys.begin(), keys.end());
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      codes[end - keys.size() + i] =
+          static_cast<utf8proc_int32_t>(keys[i] & ((std::uint64_t{1} << kCodeBits) - 1));
+    keys.clear();
   };
-  auto begin = codes.begin();
-  while (begin != codes.end()) {
-    if (class_of(*begin) == 0) {
-      ++begin;
-      continue;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto code = static_cast<char32_t>(codes[i]);
+    const auto mark_class = static_cast<std::uint64_t>(combining_class(code));
+    if (mark_class == 0) {
+      write_back(i);
+    } else {
+      keys.push_back(
+          (mark_class << (kCodeBits + kPlaceBits)) | (std::uint64_t{keys.size()} << kCodeBits) |
+          code
+      );
     }
-    auto end = std::find_if(begin, codes.end(), [&](auto c) { return class_of(c) == 0; });
-    if (end - begin > 1)
-      std::stable_sort(begin, end, [&](auto a, auto b) { return class_of(a) < class_of(b); });
-    begin = end;
   }
+  write_back(codes.size());
 }
 
 void append_nfc(const std::vector<char32_t>& stretch, std::string& out) {

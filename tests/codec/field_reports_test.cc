@@ -119,31 +119,31 @@ TEST_F(FieldReports, A2LongRunsOfOneCharacter) {
 }
 
 double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<double> times;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto ids = tokenizer.encode(text, {});
-    EXPECT_FALSE(ids.empty());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count());
-  }
-  std::sort(times.begin(), times.end());
-  return times[2];
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(tokenizer.encode(text, {}).empty());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return took.count();
 }
 
 // The bound of the report is 2.6 per doubling; over three doublings that is 17.6, where the square
-// would be 64. One ratio over the whole range is less at the mercy of a busy machine than three.
+// would give 64. The best of several turns, taken in turn, so that a busy machine does not decide.
 TEST_F(FieldReports, A3OneWordTakesNoSquareTime) {
+  int seen = 0;
   for (const char* name : {"qwen2", "stories260k", "smollm2"}) {
     const Tokenizer* tokenizer = need(name);
     if (tokenizer == nullptr) continue;
-    const double small = seconds_to_encode(*tokenizer, std::string(25000, 'a'));
-    const double large = seconds_to_encode(*tokenizer, std::string(200000, 'a'));
+    ++seen;
+    double small = 1e9, large = 1e9;
+    for (int i = 0; i < 7; ++i) {
+      small = std::min(small, seconds_to_encode(*tokenizer, std::string(25000, 'a')));
+      large = std::min(large, seconds_to_encode(*tokenizer, std::string(200000, 'a')));
+    }
     EXPECT_LT(large, 17.6 * small) << name;
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__)
+#ifdef __OPTIMIZE__
     EXPECT_LT(large, 1.0) << name;
 #endif
   }
+  if (seen == 0) GTEST_SKIP() << "no vocabulary is here";
 }
 
 TEST_F(FieldReports, A4LeadingSpaces) {

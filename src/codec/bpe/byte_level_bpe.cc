@@ -1,9 +1,6 @@
 #include "codec/bpe/byte_level_bpe.h"
 
-#include <algorithm>
 #include <array>
-#include <bit>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,34 +12,13 @@
 #include "codec/token_index.h"
 #include "codec/unicode.h"
 #include "codec/vocab_tokenizer.h"
+#include "codec/word_cache.h"
 
 namespace artery::codec {
 namespace {
 
 // Symbols are numbered with 32 bits.
 constexpr std::size_t kWordBytesMax = std::size_t{1} << 30;
-
-// Words of one text that were already merged, and where in the output their tokens are. A word of a
-// text mostly occurs again. Lossy: of two words that want one place the later stays.
-class WordCache {
- public:
-  explicit WordCache(std::size_t text_bytes)
-      : entries_(text_bytes < kTextBytesMin ? 0 : std::bit_ceil(std::min(text_bytes / 8, kMax))) {}
-
-  struct Entry {
-    std::string_view word;
-    std::size_t first = 0, count = 0;
-  };
-  // The place for `word`; nullptr when it is not worth keeping.
-  Entry* place(std::string_view word) {
-    if (entries_.empty() || word.size() > kWordBytes) return nullptr;
-    return &entries_[std::hash<std::string_view>{}(word) & (entries_.size() - 1)];
-  }
-
- private:
-  static constexpr std::size_t kTextBytesMin = 256, kMax = 4096, kWordBytes = 64;
-  std::vector<Entry> entries_;
-};
 
 class ByteLevelBpe final : public VocabTokenizer {
  public:
@@ -91,10 +67,7 @@ class ByteLevelBpe final : public VocabTokenizer {
     std::vector<TokenId> word_ids;
     for (std::string_view word : words) {
       WordCache::Entry* place = cache.place(word);
-      if (place != nullptr && place->word == word) {
-        for (std::size_t i = 0; i < place->count; ++i) ids.push_back(ids[place->first + i]);
-        continue;
-      }
+      if (WordCache::append_known(place, word, ids)) continue;
       const std::size_t first = ids.size();
       for (; word.size() > kWordBytesMax; word.remove_prefix(kWordBytesMax))
         encode_word(word.substr(0, kWordBytesMax), merger, word_ids, ids);

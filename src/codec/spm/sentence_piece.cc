@@ -16,6 +16,7 @@
 #include "codec/token_index.h"
 #include "codec/unicode.h"
 #include "codec/vocab_tokenizer.h"
+#include "codec/word_cache.h"
 
 namespace artery::codec {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
 
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
-constexpr std::size_t kTextBytesMax = std::size_t{1} << 30;  // places are numbered with 32 bits
+constexpr std::size_t kWordBytesMax = std::size_t{1} << 30;  // places are numbered with 32 bits
 
 // Ascending order of the result is descending order of scores. Not a number counts as the worst:
 // a file may hold anything, and a heap needs an order.
@@ -155,7 +156,9 @@ class PieceMerger {
 class SentencePiece final : public VocabTokenizer {
  public:
   explicit SentencePiece(VocabData data)
-      : VocabTokenizer(std::move(data)), pieces_(data_.tokens, mergeable()) {
+      : VocabTokenizer(std::move(data)),
+        pieces_(data_.tokens, mergeable()),
+        independent_words_(spaces_begin_pieces(mergeable())) {
     byte_tokens_.fill(-1);
     std::vector<std::string> shown(data_.tokens.size());
     for (std::size_t id = 0; id < shown.size(); ++id) {
@@ -201,19 +204,46 @@ class SentencePiece final : public VocabTokenizer {
     return take;
   }
 
+  // Whether a space only ever begins a piece. Then no merge reaches over the border between a
+  // character and a space behind it, and the words of a text are independent of each other.
+  bool spaces_begin_pieces(const std::vector<bool>& take) const {
+    for (std::size_t id = 0; id < take.size(); ++id) {
+      const std::string_view text = data_.tokens[id];
+      if (take[id] && word_bytes(text) < text.size()) return false;
+    }
+    return true;
+  }
+
+  // Bytes up to the first space that has another character before it.
+  static std::size_t word_bytes(std::string_view text) {
+    std::size_t pos = 0;
+    while (text.substr(pos, kSpace.size()) == kSpace) pos += kSpace.size();
+    return std::min(text.find(kSpace, pos), text.size());
+  }
+
   void encode_stretch(std::string_view text, std::vector<TokenId>& ids) const {
     PieceMerger merger(pieces_, order_);
+    WordCache cache(text.size());
     while (!text.empty()) {
-      const std::string_view part = text.substr(0, kTextBytesMax);
-      text.remove_prefix(part.size());
-      const std::vector<PieceMerger::Symbol>& symbols = merger.merge(part);
-      for (std::uint32_t at = 0; at != kNone; at = symbols[at].next) {
-        const PieceMerger::Symbol& symbol = symbols[at];
-        if (symbol.id >= 0) {
-          ids.push_back(symbol.id);
-        } else {
-          append_bytes(part.substr(symbol.begin, symbol.bytes), ids);
-        }
+      const std::size_t bytes = independent_words_ ? word_bytes(text) : text.size();
+      const std::string_view word = text.substr(0, std::min(bytes, kWordBytesMax));
+      text.remove_prefix(word.size());
+      WordCache::Entry* place = cache.place(word);
+      if (WordCache::append_known(place, word, ids)) continue;
+      const std::size_t first = ids.size();
+      encode_word(word, merger, ids);
+      if (place != nullptr) *place = {word, first, ids.size() - first};
+    }
+  }
+
+  void encode_word(std::string_view word, PieceMerger& merger, std::vector<TokenId>& ids) const {
+    const std::vector<PieceMerger::Symbol>& symbols = merger.merge(word);
+    for (std::uint32_t at = 0; at != kNone; at = symbols[at].next) {
+      const PieceMerger::Symbol& symbol = symbols[at];
+      if (symbol.id >= 0) {
+        ids.push_back(symbol.id);
+      } else {
+        append_bytes(word.substr(symbol.begin, symbol.bytes), ids);
       }
     }
   }
@@ -234,6 +264,7 @@ class SentencePiece final : public VocabTokenizer {
   }
 
   TokenIndex pieces_;
+  bool independent_words_;
   std::vector<std::uint32_t> order_;  // [tokens], see order_of_score
   SpecialTokens user_defined_;        // with U+2581 for spaces
   std::array<TokenId, 256> byte_tokens_{};
