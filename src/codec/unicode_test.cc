@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 
 namespace artery::codec {
@@ -95,13 +95,13 @@ TEST(ToNfc, LongRunsOfMarksTakeNoSquareTime) {
   for (int i = 0; i < 200000; ++i)
     text += i % 2 == 0 ? "\xCC\x95" : "\xCC\x80";  // classes 232, 230
   std::string buffer;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const std::string_view out = to_nfc(text, buffer);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(out.substr(0, 4), "\xC3\xA0\xCC\x80");
   EXPECT_EQ(out.size(), text.size() - 1);
   // A sort by exchanges takes minutes here.
-  EXPECT_LT(took.count(), 5.0);
+  EXPECT_LT(seconds, 5.0);
 }
 
 }  // namespace
