@@ -1,7 +1,7 @@
 # Compiler-wide settings: warnings for our code, reproducible floating point, ccache, linker, sanitizers.
 
 add_library(artery_flags INTERFACE)
-target_include_directories(artery_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(artery_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(artery_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror>
   # Bits are ours, not the compiler's (design, "Numerics"): no fused multiply-add we did not write.

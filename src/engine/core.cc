@@ -125,9 +125,12 @@ std::vector<Core::Live> Core::live_by_rank() const {
       if (!choice->done) live.push_back({request.get(), choice.get()});
     }
   }
-  // The map gives order of arrival, the vector order of choices.
-  std::stable_sort(live.begin(), live.end(), [](const Live& a, const Live& b) {
-    return a.request->in.request.priority < b.request->in.request.priority;
+  std::sort(live.begin(), live.end(), [](const Live& a, const Live& b) {
+    const auto rank = [](const Live& each) {
+      const RequestState& request = *each.request;
+      return std::tuple(request.in.request.priority, request.arrival, each.choice->choice);
+    };
+    return rank(a) < rank(b);
   });
   return live;
 }

@@ -203,6 +203,7 @@ void EngineImpl::thread_main() {
 #endif
   try {
     while (take_orders()) {
+      publish();  // a first step may be long, and what waits for it is to be seen
       core_.step();
       publish();
     }
@@ -256,6 +257,7 @@ void EngineImpl::publish() {
   MutexLock lock(mu_);
   core_.fill(status_);
   core_waiting_ = core_.waiting_requests();
+  idle_ = core_.idle();
   alive_ns_ = clock_.monotonic_ns();
   for (const RequestId id : finished) live_.erase(id.value);
   if (!finished.empty()) changes_cv_.notify_all();

@@ -41,8 +41,8 @@ TokenId brute_force(std::span<const float> logits, const SampleContext& context)
     if (logits[i] > -kInf) order.push_back(static_cast<TokenId>(i));
   }
   const auto logit = [&](TokenId t) { return logits[static_cast<std::size_t>(t)]; };
-  std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
-    return logit(a) > logit(b);
+  std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+    return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
   });
   if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < order.size()) {
     order.resize(static_cast<std::size_t>(params.top_k));
