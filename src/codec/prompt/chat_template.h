@@ -29,6 +29,11 @@ struct ChatInput {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   std::string now;  // "2026-07-26 12:34:56" for strftime_now; empty: the wall clock
+  // The Jinja template sees the messages as transformers 5.24 would show them. Otherwise shapes
+  // that clients send are evened out first: tool arguments given as the text of a JSON object
+  // become the object (FR-B1); content null, missing or [] becomes "", and text parts are joined
+  // unless the template knows parts (FR-C3).
+  bool as_sent = false;
 };
 
 // `literal` marks the bytes that came from messages, tools and variables where they hold the text

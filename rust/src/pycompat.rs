@@ -1,0 +1,289 @@
+//! Methods, filters and tests as jinja2 on Python has them, where minijinja's differ or are missing.
+
+use crate::python::{invalid, is_space, to_str, tojson};
+use minijinja::formatting::{format, FormatStyle};
+use minijinja::value::{from_args, Enumerator, Kwargs, Object, ObjectRepr, Rest, ValueKind, ValueOrKwargs};
+use minijinja::{filters, Environment, Error, ErrorKind, State, Value};
+use std::sync::Arc;
+
+/// What jinja2's map, select and their kin give: iterable, always true, no JSON.
+#[derive(Debug)]
+pub struct Generator(Vec<Value>);
+
+impl Object for Generator {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.0.clone())
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        true
+    }
+}
+
+pub fn install(env: &mut Environment<'static>) {
+    env.add_filter("tojson", tojson);
+    env.add_filter("percent_format", percent_format);
+    env.add_filter("string", |v: &Value| to_str(v).map(Value::from));
+    env.add_filter("trim", |v: &Value, chars: Option<String>| {
+        to_str(v).map(|s| Value::from(strip(&s, chars.as_deref(), true, true)))
+    });
+    lazy(env, "map", Value::from_function(filters::map));
+    lazy(env, "select", Value::from_function(filters::select));
+    lazy(env, "reject", Value::from_function(filters::reject));
+    lazy(env, "selectattr", Value::from_function(filters::selectattr));
+    lazy(env, "rejectattr", Value::from_function(filters::rejectattr));
+    env.add_filter("format", |pattern: String, args: Rest<ValueOrKwargs>| {
+        bounded_format(FormatStyle::Printf, &pattern, &args.into_values())
+    });
+    env.add_test("sequence", |v: &Value| {
+        matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
+    });
+    env.add_test("iterable", |v: &Value| {
+        use ValueKind::{Iterable, Map, Seq, String, Undefined};
+        matches!(v.kind(), Seq | Map | String | Iterable | Undefined)
+    });
+    env.add_global("cycler", Value::from_function(minijinja_contrib::globals::cycler));
+    env.add_global("joiner", Value::from_function(minijinja_contrib::globals::joiner));
+    env.set_unknown_method_callback(method);
+    env.set_formatter(|out, _state, value| {
+        match value.as_str() {
+            Some(s) => out.write_str(s)?,
+            None => out.write_str(&to_str(value)?)?,
+        }
+        Ok(())
+    });
+}
+
+/// A filter of minijinja that gives a list, giving a generator.
+fn lazy(env: &mut Environment<'static>, name: &'static str, filter: Value) {
+    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+        let items: Vec<Value> = filter.call(state, &args.into_values())?.try_iter()?.collect();
+        Ok(Value::from_object(Generator(items)))
+    });
+}
+
+/// `'..' % value` after rewrite.rs.
+fn percent_format(text: &str, operand: &Value) -> Result<Value, Error> {
+    let args: Vec<Value> = match operand.is_tuple() {
+        true => operand.try_iter()?.collect(),
+        false => vec![operand.clone()],
+    };
+    bounded_format(FormatStyle::Printf, text, &args)
+}
+
+/// A width or precision of many digits would fill the memory before any fuel is charged.
+fn bounded_format(style: FormatStyle, pattern: &str, args: &[Value]) -> Result<Value, Error> {
+    const WIDTH_MAX: i64 = 9_999;
+    let has_long_number = |spec: &str| spec.split(|c: char| !c.is_ascii_digit()).any(|run| run.len() > 4);
+    let too_wide = match style {
+        FormatStyle::StrFormat => pattern.split('{').skip(1).any(|field| {
+            let field = field.split('}').next().unwrap_or(field);
+            field.split_once(':').is_some_and(|(_, spec)| has_long_number(spec))
+        }),
+        FormatStyle::Printf => {
+            let large = |v: &Value| v.is_integer() && i64::try_from(v.clone()).map_or(true, |n| n.abs() > WIDTH_MAX);
+            pattern.split('%').skip(1).any(|field| {
+                let field = field.strip_prefix('(').and_then(|f| f.split_once(')')).map_or(field, |f| f.1);
+                let spec = field.split(char::is_alphabetic).next().unwrap_or(field);
+                has_long_number(spec) || (spec.contains('*') && args.iter().any(large))
+            })
+        }
+    };
+    if too_wide {
+        return Err(invalid(format!("format: a width is above {WIDTH_MAX}")));
+    }
+    format(style, pattern, args).map(Value::from)
+}
+
+fn strip(s: &str, chars: Option<&str>, left: bool, right: bool) -> String {
+    let hit = |c: char| chars.map_or_else(|| is_space(c), |set| set.contains(c));
+    let s = if left { s.trim_start_matches(hit) } else { s };
+    let s = if right { s.trim_end_matches(hit) } else { s };
+    s.to_string()
+}
+
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let own = match value.kind() {
+        ValueKind::String => str_method(value.as_str().unwrap_or(""), name, args),
+        ValueKind::Seq => list_method(value, name, args),
+        ValueKind::Map if name == "copy" => from_args::<()>(args).map(|()| value.clone()),
+        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+    };
+    match own {
+        Err(e) if e.kind() == ErrorKind::UnknownMethod => {
+            minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
+        }
+        other => other,
+    }
+}
+
+fn list_method(value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    match name {
+        "index" => {
+            let (what,): (&Value,) = from_args(args)?;
+            let place = value.try_iter()?.position(|item| item == *what);
+            place.map(Value::from).ok_or_else(|| invalid("value is not in the list"))
+        }
+        "copy" => from_args::<()>(args).map(|()| value.clone()),
+        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+    }
+}
+
+fn str_method(s: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+    match name {
+        "strip" | "lstrip" | "rstrip" => {
+            let (chars,): (Option<String>,) = from_args(args)?;
+            Ok(strip(s, chars.as_deref(), name != "rstrip", name != "lstrip").into())
+        }
+        "format" => bounded_format(FormatStyle::StrFormat, s, args),
+        "split" | "rsplit" => split(s, name == "rsplit", args),
+        "splitlines" => {
+            let (keep,): (Option<bool>,) = from_args(args)?;
+            Ok(split_lines(s, keep.unwrap_or(false)))
+        }
+        "index" | "rindex" => {
+            let (what,): (&str,) = from_args(args)?;
+            let at = if name == "index" { s.find(what) } else { s.rfind(what) };
+            let at = at.ok_or_else(|| invalid("substring not found"))?;
+            Ok(s[..at].chars().count().into())
+        }
+        "partition" | "rpartition" => {
+            let (what,): (&str,) = from_args(args)?;
+            if what.is_empty() {
+                return Err(invalid("empty separator"));
+            }
+            let left = name == "partition";
+            let found = if left { s.split_once(what) } else { s.rsplit_once(what) };
+            let parts = match found {
+                Some((a, b)) => [a, what, b],
+                None if left => [s, "", ""],
+                None => ["", "", s],
+            };
+            Ok(Value::from(minijinja::value::Tuple::from(parts.map(Value::from))))
+        }
+        "removeprefix" => {
+            let (what,): (&str,) = from_args(args)?;
+            Ok(s.strip_prefix(what).unwrap_or(s).into())
+        }
+        "removesuffix" => {
+            let (what,): (&str,) = from_args(args)?;
+            Ok(s.strip_suffix(what).unwrap_or(s).into())
+        }
+        "casefold" => from_args::<()>(args).map(|()| s.to_lowercase().into()),
+        "swapcase" => from_args::<()>(args).map(|()| swap_case(s).into()),
+        "isdecimal" => from_args::<()>(args)
+            .map(|()| (!s.is_empty() && s.chars().all(|c| c.is_ascii_digit())).into()),
+        "ljust" | "rjust" | "center" | "zfill" => justify(s, name, args),
+        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+    }
+}
+
+fn swap_case(s: &str) -> String {
+    let swap = |c: char| -> String {
+        if c.is_uppercase() { c.to_lowercase().collect() } else { c.to_uppercase().collect() }
+    };
+    s.chars().map(swap).collect()
+}
+
+fn justify(s: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let (width, fill): (usize, Option<String>) = from_args(args)?;
+    if width > 10_000 {
+        return Err(invalid(format!("{name}: width is too large")));
+    }
+    let fill = fill.unwrap_or_else(|| if name == "zfill" { "0" } else { " " }.into());
+    let missing = width.saturating_sub(s.chars().count());
+    let (left, right) = match name {
+        "ljust" => (0, missing),
+        // CPython's own rounding of the odd column.
+        "center" => {
+            let left = missing / 2 + (missing & width & 1);
+            (left, missing - left)
+        }
+        _ => (missing, 0),
+    };
+    let (sign, body) = match s.chars().next() {
+        Some('+' | '-') if name == "zfill" => s.split_at(1),
+        _ => ("", s),
+    };
+    Ok(format!("{sign}{}{body}{}", fill.repeat(left), fill.repeat(right)).into())
+}
+
+fn split(s: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
+    let (args, kwargs): (&[Value], Kwargs) = from_args(args)?;
+    let separator = args.first().cloned().or(kwargs.get("sep")?).filter(|v| !v.is_none());
+    let splits_max = match args.get(1).cloned().or(kwargs.get("maxsplit")?) {
+        None => usize::MAX,
+        Some(v) => usize::try_from(i64::try_from(v)?).unwrap_or(usize::MAX),
+    };
+    kwargs.assert_all_used()?;
+    let pieces_max = splits_max.saturating_add(1);
+    let parts: Vec<&str> = match &separator {
+        None if from_right => split_space_right(s, splits_max),
+        None => split_space(s, splits_max),
+        Some(by) => {
+            let by = by.as_str().ok_or_else(|| invalid("split: the separator must be a string"))?;
+            if by.is_empty() {
+                return Err(invalid("empty separator"));
+            }
+            if from_right {
+                let mut parts: Vec<&str> = s.rsplitn(pieces_max, by).collect();
+                parts.reverse();
+                parts
+            } else {
+                s.splitn(pieces_max, by).collect()
+            }
+        }
+    };
+    Ok(parts.into_iter().map(Value::from).collect())
+}
+
+fn split_space(s: &str, splits_max: usize) -> Vec<&str> {
+    let (mut parts, mut rest) = (Vec::new(), s.trim_start_matches(is_space));
+    while !rest.is_empty() {
+        let end = if parts.len() < splits_max { rest.find(is_space) } else { None };
+        let Some(end) = end else {
+            // As in Python, what maxsplit leaves keeps its white space at the end.
+            parts.push(rest);
+            break;
+        };
+        parts.push(&rest[..end]);
+        rest = rest[end..].trim_start_matches(is_space);
+    }
+    parts
+}
+
+fn split_space_right(s: &str, splits_max: usize) -> Vec<&str> {
+    let (mut parts, mut rest) = (Vec::new(), s.trim_end_matches(is_space));
+    while !rest.is_empty() {
+        let cut = if parts.len() < splits_max { rest.rfind(is_space) } else { None };
+        let Some(cut) = cut else {
+            parts.push(rest);
+            break;
+        };
+        let width = rest[cut..].chars().next().map_or(1, char::len_utf8);
+        parts.push(&rest[cut + width..]);
+        rest = rest[..cut].trim_end_matches(is_space);
+    }
+    parts.reverse();
+    parts
+}
+
+fn split_lines(s: &str, keep: bool) -> Value {
+    let is_break = |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let (mut lines, mut rest) = (Vec::new(), s);
+    while !rest.is_empty() {
+        let end = rest.find(is_break).unwrap_or(rest.len());
+        let width = match rest[end..].chars().next() {
+            None => 0,
+            Some('\r') if rest[end..].starts_with("\r\n") => 2,
+            Some(c) => c.len_utf8(),
+        };
+        lines.push(Value::from(&rest[..if keep { end + width } else { end }]));
+        rest = &rest[end + width..];
+    }
+    Value::from(lines)
+}
