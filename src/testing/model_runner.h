@@ -15,6 +15,7 @@ namespace artery::testing {
 
 class ModelRunner {
  public:
+  ModelRunner() = default;  // to be assigned to
   // Room for `tokens_max` positions. `model` outlives the runner. kOutOfMemory.
   static Result<ModelRunner> make(model::Model& model, std::int64_t tokens_max);
 

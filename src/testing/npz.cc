@@ -1,6 +1,7 @@
 #include "testing/npz.h"
 
 #include <boost/beast/zlib/inflate_stream.hpp>
+#include <boost/crc.hpp>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -23,9 +24,13 @@ T field(std::string_view record, std::size_t at) {
   return value;
 }
 
-Result<std::vector<std::byte>> inflate(std::string_view packed, std::size_t bytes) {
+// Raw deflate. The stream does not always report that it saw the end mark, so the zip's CRC is what
+// tells whether the data is whole.
+Result<std::vector<std::byte>> inflate(
+    std::string_view packed, std::size_t bytes, std::uint32_t checksum
+) {
   namespace zlib = boost::beast::zlib;
-  std::vector<std::byte> out(bytes);
+  std::vector<std::byte> out(bytes + 1);  // room to find the end mark with the buffer not full
   zlib::inflate_stream stream;
   zlib::z_params params;
   params.next_in = packed.data();
@@ -33,9 +38,20 @@ Result<std::vector<std::byte>> inflate(std::string_view packed, std::size_t byte
   params.next_out = out.data();
   params.avail_out = out.size();
   boost::beast::error_code error;
-  stream.write(params, zlib::Flush::finish, error);
-  if (error != zlib::error::end_of_stream || params.avail_out != 0)
-    return fail(Code::kBadFile, "deflated data is damaged: {}", error.message());
+  stream.write(params, zlib::Flush::sync, error);
+  if (params.total_out != bytes) {
+    return fail(
+        Code::kBadFile,
+        "deflated data gave {} of {} bytes: {}",
+        params.total_out,
+        bytes,
+        error.message()
+    );
+  }
+  out.resize(bytes);
+  boost::crc_32_type crc;
+  crc.process_bytes(out.data(), out.size());
+  if (crc.checksum() != checksum) return fail(Code::kBadFile, "the checksum does not match");
   return out;
 }
 
@@ -62,6 +78,7 @@ Result<NpzFile> NpzFile::open(const std::string& path, const FileSystem& fs) {
     if (name.ends_with(".npy")) name.remove_suffix(4);
     out.entries_[std::string(name)] = {
         .method = field<std::uint16_t>(record, 10),
+        .checksum = field<std::uint32_t>(record, 16),
         .packed_bytes = field<std::uint32_t>(record, 20),
         .bytes = field<std::uint32_t>(record, 24),
         .local_header = field<std::uint32_t>(record, 42)
@@ -90,7 +107,7 @@ Result<NpyArray> NpzFile::array(std::string_view name) const {
     return NpyArray::parse(std::as_bytes(std::span(packed.data(), packed.size())), shown);
   if (entry.method != kDeflated)
     return fail(Code::kUnsupported, "{}: compression method {}", shown, entry.method);
-  const auto bytes = TRY(inflate(packed, entry.bytes));
+  const auto bytes = TRY(inflate(packed, entry.bytes, entry.checksum));
   return NpyArray::parse(bytes, shown);
 }
 

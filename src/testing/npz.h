@@ -25,6 +25,7 @@ class NpzFile {
  private:
   struct Entry {
     std::uint16_t method = 0;
+    std::uint32_t checksum = 0;
     std::uint32_t packed_bytes = 0;
     std::uint32_t bytes = 0;
     std::uint32_t local_header = 0;

@@ -360,6 +360,8 @@ TEST(GgufFile, FileSystemErrorsPassThrough) {
   MemFileSystem files;
   EXPECT_EQ(GgufFile::open("none.gguf", files).error().code, Code::kNotFound);
   files.add("m.gguf", testing::tiny_model({}).bytes());
+  files.cut("m.gguf", 1000);
+  EXPECT_EQ(GgufFile::open("m.gguf", files).error().code, Code::kBadFile);
   files.fail_open("m.gguf", Error{Code::kIo, "m.gguf: Input/output error", {}});
   EXPECT_EQ(GgufFile::open("m.gguf", files).error().code, Code::kIo);
 }
