@@ -22,7 +22,6 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr std::size_t kReadBytes = 64u << 10;
-constexpr std::size_t kPipelinedBytesMax = 128u << 10;  // read ahead while a request is in work
 constexpr std::size_t kLingerBytesMax = 64u << 20;
 constexpr double kLingerSeconds = 2;
 constexpr double kWorkTickSeconds = 0.2;
@@ -78,8 +77,12 @@ void Connection::close() {
 
 void Connection::read() {
   if (reading_ || input_ended_ || phase_ == Phase::kClosed) return;
-  // Reading ahead without limit would let a client fill the memory; on_work_tick watches instead.
-  if (phase_ == Phase::kWork && in_.size() >= kPipelinedBytesMax) return;
+  // While a request is in work, at most one more is read ahead: without a limit a client could fill
+  // the memory. Beyond it on_work_tick watches for a client that leaves.
+  const ParserLimits& limits = context_->config.limits;
+  if (phase_ == Phase::kWork && in_.size() >= limits.header_bytes_max + limits.body_bytes_max) {
+    return;
+  }
   reading_ = true;
   chunk_.resize(kReadBytes);
   socket_.async_read_some(

@@ -43,24 +43,29 @@ class Sink : public beast::http::basic_parser<true> {
  public:
   Request request;
   bool expects_continue = false;
+  std::size_t header_bytes_left = 0;
 
  private:
   using ErrorCode = beast::error_code;
   using Field = beast::http::field;
 
-  void
-  on_request_impl(beast::http::verb, string_view method, string_view target, int version, ErrorCode&)
-      override {
+  void on_request_impl(
+      beast::http::verb, string_view method, string_view target, int version, ErrorCode& error
+  ) override {
     request.method = std::string(method.data(), method.size());
     request.target = std::string(target.data(), target.size());
     request.version = version;
+    count_header(method.size() + target.size() + 12, error);
   }
   void on_response_impl(int, string_view, int, ErrorCode&) override {}
-  void on_field_impl(Field field, string_view name, string_view value, ErrorCode&) override {
+  void on_field_impl(Field field, string_view name, string_view value, ErrorCode& error) override {
+    count_header(name.size() + value.size() + 4, error);
+    // Trailers of a chunked body must not pass for headers.
+    if (header_whole_) return;
     if (field == Field::expect && lower(value) == "100-continue") expects_continue = true;
     request.headers.emplace_back(lower(name), std::string(value.data(), value.size()));
   }
-  void on_header_impl(ErrorCode&) override {}
+  void on_header_impl(ErrorCode&) override { header_whole_ = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, ErrorCode&) override {}
   std::size_t on_body_impl(string_view body, ErrorCode&) override {
     request.body.append(body.data(), body.size());
@@ -72,6 +77,17 @@ class Sink : public beast::http::basic_parser<true> {
     return body.size();
   }
   void on_finish_impl(ErrorCode&) override {}
+
+  // Beast's own limit covers single lines; this one covers their sum.
+  void count_header(std::size_t bytes, ErrorCode& error) {
+    if (bytes > header_bytes_left) {
+      error = beast::http::error::header_limit;
+      return;
+    }
+    header_bytes_left -= bytes;
+  }
+
+  bool header_whole_ = false;
 };
 
 }  // namespace
@@ -86,6 +102,7 @@ struct RequestParser::Impl {
     constexpr std::size_t kMost = 1u << 30;
     sink.header_limit(static_cast<std::uint32_t>(std::min(limits.header_bytes_max, kMost)));
     sink.body_limit(static_cast<std::uint64_t>(limits.body_bytes_max));
+    sink.header_bytes_left = limits.header_bytes_max;
     sink.eager(true);
   }
 
