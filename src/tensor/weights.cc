@@ -182,7 +182,7 @@ Result<WeightMatrix> WeightMatrix::pack(
 }
 
 std::span<const std::byte> WeightMatrix::raw_row(std::int64_t row) const {
-  DCHECK(!interleaved() && row >= 0 && row < rows_, "row {}", row);
+  CHECK(!interleaved() && row >= 0 && row < rows_, "row {}", row);
   const auto bytes = static_cast<std::size_t>(row_bytes(type_, cols_));
   return {tile(row / kLanes) + static_cast<std::size_t>(row % kLanes) * bytes, bytes};
 }
