@@ -287,9 +287,9 @@ void Connection::set_phase(Phase phase) {
 
 void Connection::arm(double seconds) {
   timer_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6)));
-  timer_.async_wait([self = weak_from_this()](const error_code& error) {
-    if (auto alive = self.lock()) alive->on_timer(error);
-  });
+  // The wait keeps the connection alive until close_socket(), whatever else is pending.
+  timer_.async_wait([self = shared_from_this()](const error_code& error) { self->on_timer(error); }
+  );
 }
 
 void Connection::on_timer(const error_code& error) {
