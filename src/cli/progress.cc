@@ -29,8 +29,13 @@ void Progress::update(std::uint64_t done, std::uint64_t total) {
     last_quarter_ = quarter > last_quarter_ ? quarter : last_quarter_;
     return;
   }
+  if (done >= total) {  // what is logged from here on starts on a clean line
+    if (drawn_) std::fputs("\r\033[K", stderr);
+    drawn_ = false;
+    return;
+  }
   const std::int64_t now = clock_->monotonic_ns();
-  if (drawn_ && now - last_draw_ns_ < kRedrawNs && done < total) return;
+  if (drawn_ && now - last_draw_ns_ < kRedrawNs) return;
   last_draw_ns_ = now;
   drawn_ = true;
   const int full = static_cast<int>(share * kBarCells);

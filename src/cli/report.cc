@@ -53,7 +53,8 @@ std::string_view code_name(Code code) {
 }
 
 void print_error(const Error& error) {
-  const std::string field = error.field.empty() ? "" : error.field + ": ";
+  const bool named = error.field.empty() || error.message.find(error.field) == 0;
+  const std::string field = named ? "" : error.field + ": ";
   std::fflush(stdout);
   std::fputs(fmt::format("artery: error: {}{}\n", field, error.message).c_str(), stderr);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -182,15 +183,18 @@ class Loader {
     });
   }
   ~Loader() {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     close(done_fd_);
   }
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   int done_fd() const { return done_fd_; }
-  // Only after done_fd() was readable.
-  Result<LoadedModel>& result() { return result_; }
+  // Waits for the thread to end; at once when done_fd() was readable.
+  Result<LoadedModel>& result() {
+    if (thread_.joinable()) thread_.join();
+    return result_;
+  }
 
  private:
   void run(const ServingWish& wish, const std::string& name) {
@@ -265,7 +269,7 @@ Result<int> run_serve(const Options& options) {
   const double start = clock.seconds();
   server::Config config = server_config(options, model_path);
   const std::string host = config.host, name = config.served_model_name;
-  const std::unique_ptr<server::Server> server =
+  std::unique_ptr<server::Server> server =
       TRY(server::Server::open(std::move(config), clock));
   const bool is_v6 = host.find(':') != std::string::npos;
   log_info(
@@ -284,11 +288,12 @@ Result<int> run_serve(const Options& options) {
   }
   log_info("ready model={} seconds={:.2f}", name, clock.seconds() - start);
   LoadedModel& loaded = *loader.result();
-  for (;;) {
-    const auto signal = signals.wait(-1);
-    if (!signal) continue;
-    return drain(*signal, *server, *loaded.engine, signals, options.number("shutdown-timeout"));
-  }
+  std::optional<int> signal;
+  while (!signal) signal = signals.wait(-1);
+  const int code =
+      drain(*signal, *server, *loaded.engine, signals, options.number("shutdown-timeout"));
+  server.reset();  // it shares the engine, whose thread must end before the backend goes
+  return code;
 }
 
 }  // namespace
