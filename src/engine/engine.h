@@ -90,8 +90,8 @@ struct Timings {
 
 struct Usage {
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;  // prompt tokens whose KV was not computed; <= prompt_tokens - 1
-  std::int64_t generated_tokens = 0;  // of this choice
+  std::int64_t cached_tokens = 0;     // prompt tokens found in the cache; <= prompt_tokens - 1
+  std::int64_t generated_tokens = 0;  // of this choice, resumed ones too, its stop id not
   std::int64_t preemptions = 0;
   MissReason miss = MissReason::kNone;
   Timings timings;

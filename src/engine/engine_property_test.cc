@@ -105,6 +105,8 @@ Request random_request(SeqRandom& random, std::int64_t tokens_max) {
   for (std::int64_t i = 0; i < length; ++i) {
     prompt.push_back(static_cast<TokenId>(text.between(0, kVocab - 1)));
   }
+  // Pages with equal tokens at different places: only the chain tells them apart.
+  if (random.chance(0.15)) std::fill(prompt.begin(), prompt.end(), 9);
   if (random.chance(0.4)) {
     auto& changed = prompt[static_cast<std::size_t>(random.between(0, length - 1))];
     changed = (changed + 1) % kVocab;
