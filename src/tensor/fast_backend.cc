@@ -219,23 +219,13 @@ void FastBackend::decode_tile(const WeightMatrix& w, std::int64_t tile, float* p
     const {
   const std::int64_t first = tile * kLanes;
   const auto rows = std::min<std::int64_t>(kLanes, w.rows() - first);
-  const TypeTraits& type = traits(w.type());
   std::fill(panel, panel + kLanes * kDecodePanel, 0.0f);
   for (std::int64_t k = 0; k < w.cols(); k += kDecodePanel) {
     const std::int64_t n = std::min(kDecodePanel, w.cols() - k);
-    const auto at = static_cast<std::size_t>(k / type.block_values * type.block_bytes);
-    const auto bytes = static_cast<std::size_t>(n / type.block_values * type.block_bytes);
     for (std::int64_t i = 0; i < rows; ++i) {
-      float* values = panel + i * kDecodePanel;
-      quant::decode_row(
-          w.type(), w.raw_row(first + i).subspan(at, bytes), {values, static_cast<std::size_t>(n)}
-      );
+      w.decode_part(first + i, k, {panel + i * kDecodePanel, static_cast<std::size_t>(n)});
     }
-    for (std::int64_t j = 0; j < n; ++j) {
-      for (std::int64_t i = 0; i < kLanes; ++i) {
-        out[(k + j) * kLanes + i] = panel[i * kDecodePanel + j];
-      }
-    }
+    k_.interleave(panel, kDecodePanel, n, out + k * kLanes);
   }
 }
 

@@ -55,14 +55,53 @@ void kv_put(std::byte* base, KvType type, std::int64_t index, double value) {
   }
 }
 
-// 16 outputs of one activation row from interleaved weights [cols][16].
-void dot_16(const double* x, const double* w, std::int64_t cols, double* out) {
+// 16 outputs of one activation row from interleaved weights [cols][16], products and sums in
+// separate roundings, k ascending.
+[[gnu::always_inline]] inline void dot_16_loop(
+    const double* x, const double* w, std::int64_t cols, double* out
+) {
   double sum[kLanes] = {};
   for (std::int64_t k = 0; k < cols; ++k) {
     const double xk = x[k];
     for (int i = 0; i < kLanes; ++i) sum[i] += xk * w[k * kLanes + i];
   }
   for (int i = 0; i < kLanes; ++i) out[i] = sum[i];
+}
+void dot_16_any(const double* x, const double* w, std::int64_t cols, double* out) {
+  dot_16_loop(x, w, cols, out);
+}
+#if defined(__x86_64__)
+// The same operations four at a time: equal bits, and tests against whole models end sooner.
+[[gnu::target("avx2")]] void dot_16_avx2(
+    const double* x, const double* w, std::int64_t cols, double* out
+) {
+  dot_16_loop(x, w, cols, out);
+}
+#endif
+
+using Dot16 = void (*)(const double*, const double*, std::int64_t, double*);
+Dot16 pick_dot_16() {
+#if defined(__x86_64__)
+  if (supported(Isa::kAvx2)) return dot_16_avx2;
+#endif
+  return dot_16_any;
+}
+
+// The rows of a tile as double, interleaved [cols][16]; lanes beyond the last row are 0.
+void decode_tile(const WeightMatrix& w, std::int64_t tile, double* out) {
+  constexpr std::int64_t kPanel = 256;  // a multiple of every type's block
+  float panel[kLanes][kPanel] = {};
+  const std::int64_t first = tile * kLanes;
+  const std::int64_t rows = std::min<std::int64_t>(kLanes, w.rows() - first);
+  for (std::int64_t k = 0; k < w.cols(); k += kPanel) {
+    const std::int64_t n = std::min(kPanel, w.cols() - k);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      w.decode_part(first + i, k, {panel[i], static_cast<std::size_t>(n)});
+    }
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (int i = 0; i < kLanes; ++i) out[(k + j) * kLanes + i] = panel[i][j];
+    }
+  }
 }
 
 class ReferenceBackend final : public Backend {
@@ -170,6 +209,7 @@ class ReferenceBackend final : public Backend {
   );
 
   ComputePool& pool_;
+  Dot16 dot_16_ = pick_dot_16();
   ops::Arena arena_;
   ops::Scratch<double> per_thread_;
 };
@@ -180,22 +220,17 @@ void ReferenceBackend::matmul(
   ops::check_matmul(x, w, bias, out);
   if (x.rows == 0) return;
   const std::int64_t cols = w.cols();
-  const std::int64_t stride = (kLanes + 1) * cols;
+  const std::int64_t stride = kLanes * cols;
   double* scratch = per_thread_.get(static_cast<std::size_t>(pool_.threads() * stride));
   const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
     double* tile = scratch + thread * stride;
-    auto* row = reinterpret_cast<float*>(tile + kLanes * cols);
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t first = t * kLanes;
       const std::int64_t rows = std::min<std::int64_t>(kLanes, w.rows() - first);
-      std::fill_n(tile, kLanes * cols, 0.0);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        w.decode_row(first + i, {row, static_cast<std::size_t>(cols)});
-        for (std::int64_t k = 0; k < cols; ++k) tile[k * kLanes + i] = row[k];
-      }
+      decode_tile(w, t, tile);
       for (std::int64_t r = 0; r < x.rows; ++r) {
         double y[kLanes];
-        dot_16(row_of(x, r), tile, cols, y);
+        dot_16_(row_of(x, r), tile, cols, y);
         for (std::int64_t i = 0; i < rows; ++i) {
           const double b = bias.empty() ? 0.0 : bias[static_cast<std::size_t>(first + i)];
           row_of(out, r)[first + i] = y[i] + b;

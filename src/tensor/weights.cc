@@ -188,30 +188,57 @@ std::span<const std::byte> WeightMatrix::raw_row(std::int64_t row) const {
 }
 
 void WeightMatrix::decode_row(std::int64_t row, std::span<float> out) const {
-  CHECK(row >= 0 && row < rows_, "row {} of {}", row, rows_);
   CHECK(out.size() == static_cast<std::size_t>(cols_), "{} of {} columns", out.size(), cols_);
-  const int lane = static_cast<int>(row % kLanes);
+  decode_part(row, 0, out);
+}
+
+void WeightMatrix::decode_part(std::int64_t row, std::int64_t first, std::span<float> out) const {
+  const TypeTraits& type = traits(type_);
+  const auto unit = static_cast<std::size_t>(type.block_values);
+  const auto bytes = static_cast<std::size_t>(type.block_bytes);
+  CHECK(row >= 0 && row < rows_, "row {} of {}", row, rows_);
+  CHECK(
+      first >= 0 && first % type.block_values == 0 && out.size() % unit == 0 &&
+          first + std::ssize(out) <= cols_,
+      "{} columns from {} of {}",
+      out.size(),
+      first,
+      cols_
+  );
+  const auto lane = static_cast<std::size_t>(row % kLanes);
   const std::byte* from = tile(row / kLanes);
-  if (const ops::BlockLayout* layout = block_layout(type_)) {
-    const auto bytes = static_cast<std::size_t>(traits(type_).block_bytes);
-    for (std::int64_t b = 0; b < cols_ / kBlockValues; ++b) {
-      std::array<std::byte, 64> block;
+  const auto skipped = static_cast<std::size_t>(first) / unit;
+  if (!interleaved()) {
+    const std::size_t count = out.size() / unit * bytes;
+    quant::decode_row(type_, raw_row(row).subspan(skipped * bytes, count), out);
+    return;
+  }
+  // Gathered into a run of the file's own bytes, then decoded by the one exact decoder.
+  constexpr std::size_t kRunValues = 64;
+  constexpr std::size_t kWidest = 2 * 34;  // bytes of two Q8_0 blocks
+  std::array<std::byte, kRunValues * 4> run;
+  static_assert(kWidest <= run.size());
+  const ops::BlockLayout* layout = block_layout(type_);
+  for (std::size_t at = 0; at < out.size(); at += kRunValues) {
+    const std::size_t n = std::min(kRunValues, out.size() - at);
+    for (std::size_t b = 0; b < n / unit; ++b) {
+      const std::size_t block = skipped + at / unit + b;
+      std::byte* to = run.data() + b * bytes;
+      if (layout == nullptr) {
+        std::memcpy(to, from + (block * kLanes + lane) * bytes, bytes);
+        continue;
+      }
       // Only read: move_block writes the side it moves to.
-      move_block<false>(*layout, const_cast<std::byte*>(from), b, lane, block.data());
-      if (type_ == DType::kQ8_0) flip_offset(block.data() + 2, kBlockValues);
-      const auto at = static_cast<std::size_t>(b * kBlockValues);
-      quant::decode_row(type_, {block.data(), bytes}, out.subspan(at, kBlockValues));
+      move_block<false>(
+          *layout,
+          const_cast<std::byte*>(from),
+          static_cast<std::int64_t>(block),
+          static_cast<int>(lane),
+          to
+      );
+      if (type_ == DType::kQ8_0) flip_offset(to + 2, kBlockValues);
     }
-  } else if (is_plain_float(type_)) {
-    const auto size = static_cast<std::size_t>(traits(type_).block_bytes);
-    for (std::size_t k = 0; k < out.size(); ++k) {
-      std::array<std::byte, 4> element;
-      const std::size_t at = (k * kLanes + static_cast<std::size_t>(lane)) * size;
-      std::memcpy(element.data(), from + at, size);
-      quant::decode_row(type_, {element.data(), size}, out.subspan(k, 1));
-    }
-  } else {
-    quant::decode_row(type_, raw_row(row), out);
+    quant::decode_row(type_, {run.data(), n / unit * bytes}, out.subspan(at, n));
   }
 }
 

@@ -70,6 +70,8 @@ class WeightMatrix {
 
   // One row decoded to float32 [cols], exactly as quant::decode_row gives it from the file's bytes.
   void decode_row(std::int64_t row, std::span<float> out) const;
+  // out.size() columns of a row from column `first`; both multiples of the type's block.
+  void decode_part(std::int64_t row, std::int64_t first, std::span<float> out) const;
 
  private:
   DType type_ = DType::kF32;
