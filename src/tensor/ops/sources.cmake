@@ -25,6 +25,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(ops/isa_symbols_test.cc PROPERTIES COMPILE_DEFINITIONS
     ARTERY_KERNEL_OBJECTS="${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/artery_tensor.dir/ops")
 endif()
+# Nothing there throws; without this an unoptimised object refers to the unwinder by a weak symbol.
+set_property(SOURCE ops/build_scalar.cc ops/build_avx2.cc ops/build_avx512.cc
+  APPEND PROPERTY COMPILE_OPTIONS -fno-exceptions)
 # The plain loops over 16 outputs become vector code only at this level; the order of sums stays.
 set_source_files_properties(reference_backend.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 if(ARTERY_BENCH)
