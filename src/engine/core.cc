@@ -13,6 +13,15 @@ double seconds_between(std::int64_t from_ns, std::int64_t to_ns) {
   return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) * 1e-9;
 }
 
+// So that not even the first chunk of a large model takes seconds: as if this machine computed
+// slowly. A few steps later the real speed is known.
+double first_guess(const model::ModelInfo& info) {
+  constexpr double kOpsPerSecond = 5e10;
+  constexpr double kUnknown = 1e-3;
+  if (info.ops_per_token <= 0) return kUnknown;
+  return static_cast<double>(info.ops_per_token) / kOpsPerSecond;
+}
+
 std::int64_t total(const Choice& choice) { return static_cast<std::int64_t>(choice.tokens.size()); }
 
 }  // namespace
@@ -30,7 +39,8 @@ Core::Core(
       clock_(clock),
       observer_(std::move(observer)),
       cache_(*pool_),
-      runner_(model_, *pool_) {}
+      runner_(model_, *pool_),
+      cost_(first_guess(model_.info())) {}
 
 void Core::add(Submission submission) {
   const std::uint64_t id = submission.id.value;

@@ -13,6 +13,9 @@ namespace artery::engine {
 
 class StepCost {
  public:
+  // `per_token_s`: seconds of a row, as guessed before anything was seen.
+  explicit StepCost(double per_token_s = 1e-3) : per_token_s_(per_token_s) {}
+
   // Seconds of a step with `tokens` rows that read `context` positions of history in all (the sum
   // over rows). Before the first observation a careful guess.
   double predict(std::int64_t tokens, std::int64_t context) const;
@@ -24,7 +27,7 @@ class StepCost {
   void fit();
 
   double per_step_s_ = 1e-3;
-  double per_token_s_ = 1e-3;
+  double per_token_s_;
   double per_context_s_ = 0;
   std::int64_t observations_ = 0;
   // Normal equations of the three coefficients, in units of kScale.
