@@ -101,12 +101,14 @@ Spread measure_fp32_fma(tensor::ComputePool& pool, tensor::Isa isa, int tries, c
   return measure_peak(pool, kernel, tries, clock);
 }
 
-MachineLimits measure_limits(tensor::ComputePool& pool, tensor::Isa isa, const Clock& clock) {
-  constexpr std::size_t kBufferBytes = std::size_t{512} << 20;
+MachineLimits measure_limits(
+    tensor::ComputePool& pool, tensor::Isa isa, const Clock& clock, std::size_t probe_bytes
+) {
+  constexpr int kTries = 5;
   return {
-      measure_read_bandwidth(pool, kBufferBytes, 5, clock),
-      measure_int8_dot(pool, isa, 5, clock),
-      measure_fp32_fma(pool, isa, 5, clock),
+      measure_read_bandwidth(pool, probe_bytes, kTries, clock),
+      measure_int8_dot(pool, isa, kTries, clock),
+      measure_fp32_fma(pool, isa, kTries, clock),
   };
 }
 

@@ -4,6 +4,8 @@
 // what the model reaches. Called by the thread that owns the pool; allocates up to 512 MiB while it
 // runs.
 
+#include <cstddef>
+
 #include "base/clock.h"
 #include "bench/spread.h"
 #include "tensor/compute_pool.h"
@@ -26,6 +28,11 @@ Spread measure_read_bandwidth(
 Spread measure_int8_dot(tensor::ComputePool& pool, tensor::Isa isa, int tries, const Clock& clock);
 Spread measure_fp32_fma(tensor::ComputePool& pool, tensor::Isa isa, int tries, const Clock& clock);
 
-MachineLimits measure_limits(tensor::ComputePool& pool, tensor::Isa isa, const Clock& clock);
+// Memory far beyond any cache of one socket's share; tests take less.
+constexpr std::size_t kProbeBytes = std::size_t{512} << 20;
+
+MachineLimits measure_limits(
+    tensor::ComputePool& pool, tensor::Isa isa, const Clock& clock, std::size_t probe_bytes
+);
 
 }  // namespace artery::bench

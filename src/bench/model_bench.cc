@@ -151,7 +151,7 @@ Result<ModelBenchReport> bench_model(
   KvMemory memory = TRY(KvMemory::make(layout, pages));
   ModelBenchReport report;
   report.peak_name = config.quantized ? "int8 dot" : "fp32 fma";
-  report.limits = measure_limits(backend.pool(), backend.isa(), clock);
+  report.limits = measure_limits(backend.pool(), backend.isa(), clock, config.probe_bytes);
   Bench bench(model, memory, config, clock);
   // A step at position p reads p entries; over n steps that is (n - 1) / 2 a step on average.
   const auto kv_per_step = [&](int tokens) {

@@ -19,8 +19,9 @@ struct ModelBenchConfig {
   int generate_tokens = 128;
   int repetitions = 5;
   std::vector<int> batch = {1};
-  int chunk_tokens = 512;  // tokens of one prefill step
-  bool quantized = true;   // most weights are quantized: the int8 peak is the measure
+  int chunk_tokens = 512;                 // tokens of one prefill step
+  std::size_t probe_bytes = kProbeBytes;  // of the memory bandwidth probe
+  bool quantized = true;  // most weights are quantized: the int8 peak is the measure
 };
 
 struct ModelBenchRow {

@@ -56,7 +56,8 @@ class ModelClock final : public Clock {
 // The machine's own limits need a real clock; the figures of the model must come from `ModelClock`.
 class ModelBench : public testing::Test {
  protected:
-  Result<ModelBenchReport> run(const ModelBenchConfig& config) {
+  Result<ModelBenchReport> run(ModelBenchConfig config) {
+    config.probe_bytes = 1 << 20;
     tensor::ComputePool pool(1);
     const auto backend = tensor::make_reference_backend(pool);
     return bench_model(model, *backend, config, clock, [this](const ModelBenchRow&) { ++rows; });

@@ -81,9 +81,8 @@ void cpu_rows(Table& table, Advice& advice, const MachineFacts& facts) {
 
 void speed_rows(Table& table, Advice& advice) {
   tensor::ComputePool pool(tensor::default_threads());
-  constexpr std::size_t kProbeMax = std::size_t{512} << 20;
   const auto usable = static_cast<std::size_t>(memory_limits().usable());
-  const std::size_t bytes = usable / 4 < kProbeMax ? usable / 4 : kProbeMax;
+  const std::size_t bytes = usable / 4 < bench::kProbeBytes ? usable / 4 : bench::kProbeBytes;
   const bench::Spread read = bench::measure_read_bandwidth(pool, bytes, 5, system_clock());
   table.row(
       "memory bandwidth",

@@ -269,8 +269,7 @@ Result<int> run_serve(const Options& options) {
   const double start = clock.seconds();
   server::Config config = server_config(options, model_path);
   const std::string host = config.host, name = config.served_model_name;
-  std::unique_ptr<server::Server> server =
-      TRY(server::Server::open(std::move(config), clock));
+  std::unique_ptr<server::Server> server = TRY(server::Server::open(std::move(config), clock));
   const bool is_v6 = host.find(':') != std::string::npos;
   log_info(
       "listening on http://{}{}{}:{} (loading {})",

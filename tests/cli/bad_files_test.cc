@@ -103,7 +103,6 @@ TEST_F(BadFiles, OddFilesLoad) {
 
 TEST_F(BadFiles, OddFilesGiveTheSameGreedyTextEveryTime) {
   const std::string line = R"({"id":"a","tokens":[1,5,9],"greedy":8})";
-  std::string first;
   for (const std::string& path : ggufs("must_load", "")) {
     const Outcome outcome = run_artery({"eval", path}, line);
     EXPECT_EQ(outcome.exit_code, 0) << path << outcome.err;
