@@ -76,10 +76,9 @@ TEST_F(RealEngineTest, SaysTheForcedTextInEveryForm) {
 
 TEST_F(RealEngineTest, StopStringsEndTheEnginesWork) {
   start_real(std::string(300, 'y') + "STOP" + std::string(1000, 'z'));
-  const auto answer = post(
-                          "/v1/completions",
-                          R"({"prompt":"x","max_tokens":2000,"temperature":0,"stop":"STOP"})"
-  ).json();
+  const auto answer =
+      post("/v1/completions", R"({"prompt":"x","max_tokens":2000,"temperature":0,"stop":"STOP"})")
+          .json();
   EXPECT_EQ(answer.at("choices").at(0).at("text").as_string(), std::string(300, 'y'));
   EXPECT_EQ(answer.at("usage").at("completion_tokens").as_int64(), 304);
   EXPECT_TRUE(eventually([&] { return real->status().pages_in_use == 0; }));
@@ -115,9 +114,8 @@ TEST_F(RealEngineTest, CountsPromptTokensTheSameWithAndWithoutTheCache) {
 TEST_F(RealEngineTest, LongPromptsAreRefusedWithBothNumbers) {
   start_real("ok");
   for (const char* more : {"", R"(,"stream":true)"}) {
-    const TestResponse response = post(
-        "/v1/completions", R"({"prompt":")" + std::string(2049, 'p') + "\"" + more + "}"
-    );
+    const TestResponse response =
+        post("/v1/completions", R"({"prompt":")" + std::string(2049, 'p') + "\"" + more + "}");
     EXPECT_EQ(response.status, 400);
     EXPECT_EQ(response.error("code"), "context_length_exceeded");
     EXPECT_NE(response.error("message").find("2049"), std::string::npos);
@@ -127,10 +125,8 @@ TEST_F(RealEngineTest, LongPromptsAreRefusedWithBothNumbers) {
 
 TEST_F(RealEngineTest, ScoresThePrompt) {
   start_real("ok");
-  const auto answer = post(
-                          "/v1/completions",
-                          R"({"prompt":"abc","echo":true,"max_tokens":0,"logprobs":2})"
-  ).json();
+  const auto answer =
+      post("/v1/completions", R"({"prompt":"abc","echo":true,"max_tokens":0,"logprobs":2})").json();
   const auto& choice = answer.at("choices").at(0);
   EXPECT_EQ(choice.at("text").as_string(), "abc");
   const auto& logprobs = choice.at("logprobs");
@@ -162,7 +158,9 @@ TEST_F(RealEngineTest, AThousandAbortsLeaveNoPageBehind) {
     if (draw % 7 == 0) client.fill(static_cast<int>(draw % 20));
     if (draw % 2 == 0) client.reset();
   }
-  EXPECT_TRUE(eventually([&] { return real->status().running + real->status().waiting == 0; }, 30000));
+  EXPECT_TRUE(
+      eventually([&] { return real->status().running + real->status().waiting == 0; }, 30000)
+  );
   EXPECT_EQ(status_field("pages_in_use"), 0);
   EXPECT_GT(real->status().aborted, 0);
   EXPECT_EQ(
