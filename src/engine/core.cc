@@ -103,16 +103,22 @@ void Core::step() {
   const std::vector<Live> live = live_by_rank();
   if (live.empty()) return;
   match_prefixes(live);
-  const Plan plan = make_plan(live);
+  Plan plan = make_plan(live);
+  // Pages that several waiting ones share come free only when all of them gave them up. The plan
+  // goes on from there at once: the next step would hand them the same pages again, for ever.
+  while (plan.items.empty() && !plan.preempted.empty()) {
+    apply(plan, live);
+    plan = make_plan(live);
+  }
   CHECK(
-      !plan.items.empty() || !plan.preempted.empty(),
+      !plan.items.empty(),
       "{} sequences wait and none can move: {} of {} pages are free",
       live.size(),
       pool_->pages_free(),
       pool_->pages_total()
   );
   apply(plan, live);
-  if (!plan.items.empty()) run(plan, live);
+  run(plan, live);
   remove_finished();
 }
 

@@ -38,8 +38,7 @@ class Core {
   void finish_choice(RequestId id, int choice);
   void cancel_all();
 
-  // Runs one step over what is there; does nothing when idle. A step may also only give pages
-  // back.
+  // Runs one step over what is there; does nothing when idle.
   void step();
   bool idle() const { return requests_.empty(); }
   // Requests none of whose choices ran yet.
