@@ -287,6 +287,31 @@ TEST(EnginePreemption, HappensAndIsCounted) {
   EXPECT_EQ(preemptions, rig.status().preemptions);
 }
 
+// Two waiting requests hold the same cached pages; the one before them needs those. Neither alone
+// gives anything back, and both would take them again before the next plan.
+TEST(EnginePreemption, PagesSharedByWaitingOnesComeFree) {
+  Load load;
+  load.pages = 12;
+  CoreRig rig(load);
+  Request cached;
+  cached.prompt.assign(170, 4);
+  cached.max_tokens = 2;
+  rig.add(cached);
+  while (!rig.core().idle()) rig.step();
+  ASSERT_GE(rig.status().pages_cached, 10);
+  Request first;
+  first.prompt.assign(170, 5);
+  first.max_tokens = 2;
+  const auto events = rig.add(first);
+  rig.add(cached);
+  rig.add(cached);
+  for (int steps = 0; !rig.core().idle(); ++steps) {
+    ASSERT_LT(steps, 20);
+    rig.step();
+  }
+  EXPECT_EQ(collect(*events, 1, 0).choices[0].tokens, alone(first).choices[0].tokens);
+}
+
 TEST(EngineFork, ChoicesShareThePromptsPages) {
   for (const bool cache : {false, true}) {
     Load load;
