@@ -76,7 +76,7 @@ void warn_duplicates(const GgufFile& file, Tokens tokens, std::vector<std::strin
   std::vector<std::uint32_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0u);
   auto text = [&](std::uint32_t i) { return tokens[i]; };
-  std::ranges::stable_sort(order, {}, text);
+  std::ranges::sort(order, {}, [&](std::uint32_t i) { return std::pair(tokens[i], i); });
   std::size_t twins = 0;
   std::size_t first = 0;
   for (std::size_t i = 1; i < order.size(); ++i) {

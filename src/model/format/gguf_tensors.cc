@@ -272,7 +272,8 @@ Result<> GgufParser::place_tensors() {
   std::vector<TensorInfo*> by_offset;
   by_offset.reserve(out_->tensors_.size());
   for (TensorInfo& info : out_->tensors_) by_offset.push_back(&info);
-  std::ranges::stable_sort(by_offset, {}, &TensorInfo::offset);
+  // Ties in list order; std::stable_sort is deprecated in what clang sees of libstdc++ 12.
+  std::ranges::sort(by_offset, {}, [](const TensorInfo* t) { return std::pair(t->offset, t); });
   for (TensorInfo* info : by_offset) TRY(place_tensor(*info));
   for (std::size_t i = 1; i < by_offset.size(); ++i) {
     const TensorInfo& before = *by_offset[i - 1];
