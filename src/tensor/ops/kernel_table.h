@@ -21,6 +21,10 @@ constexpr int kActSubs = kQuantBlock / kActBlock;
 constexpr int kAttentionBlock = 64;  // positions per partial attention result
 constexpr int kAttentionPages = kAttentionBlock / kLaneCount;
 
+// Why 16: with one scale per 32 the KL divergence of SmolLM2 Q4_1 from the float64 truth was 1.8
+// times as large (1,234 prompt positions), above llama.cpp's, for 11 instead of 12 multiplies a
+// block.
+
 // kQuantBlock activations of one row as int8: x[i] ~ scale[i / kActBlock] * q[i], scale = the
 // sub-block's absmax / 127, q rounded to nearest even. With s_j the sum of q over sub-block j:
 // bias[j] = -offset * s_j (offset: the constant added to the weights to make them unsigned) and
