@@ -285,7 +285,7 @@ TEST(GgufForeignFiles, AreTold) {
       {"\n\n <HTML lang=en>", "HTML page"},
       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a", "Git LFS pointer"},
       {std::string("PK\x03\x04") + std::string(30, '\0'), "zip archive"},
-      {std::string("\x20\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\"", 30), "safetensors"},
+      {std::string("\x20") + std::string(7, '\0') + "{\"a\":{\"dtype\":\"F32\"", "safetensors"},
       {"tjgg\x03", "old format"},
       {"FUGG", "big-endian"},
       {"hello, world", "'hell', expected 'GGUF'"},
