@@ -24,11 +24,3 @@ std::string check_message(fmt::format_string<Args...> text, Args&&... args) {
           __FILE__, __LINE__, #cond, ::artery::internal::check_message(__VA_ARGS__) \
       );                                                                            \
   } while (false)
-
-#ifdef NDEBUG
-#define DCHECK(cond, ...) \
-  do {                    \
-  } while (false)
-#else
-#define DCHECK(cond, ...) CHECK(cond, ##__VA_ARGS__)
-#endif
