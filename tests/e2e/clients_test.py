@@ -1,0 +1,202 @@
+"""The official `openai` client against the running program, as a user's script would use it.
+
+The client lives in an environment of its own under build/venv-clients, made on the first run; the
+system's Python is not touched. Where it cannot be installed, these tests are skipped and counted.
+"""
+
+import json
+import subprocess
+import sys
+import unittest
+
+import fixtures
+import harness
+from harness import Server
+
+# 3.57 was tried.
+REQUIREMENT = "openai>=3,<4"
+VENV = fixtures.ROOT / "build" / "venv-clients"
+PYTHON = VENV / "bin" / "python"
+
+# Runs in the environment: one JSON object on standard output for all that was seen.
+SCRIPT = r"""
+import json, sys
+import openai
+from openai import OpenAI
+
+url, key = sys.argv[1:3]
+client = OpenAI(base_url=url + "/v1", api_key=key, max_retries=0, timeout=120)
+seen = {"version": openai.__version__}
+seen["models"] = [model.id for model in client.models.list()]
+name = seen["models"][0]
+
+chat = dict(
+    model=name,
+    messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hi"}],
+    temperature=0,
+    max_tokens=12,
+    seed=5,
+    logprobs=True,
+    top_logprobs=2,
+)
+whole = client.chat.completions.create(**chat)
+seen["chat"] = whole.choices[0].message.content
+seen["chat_role"] = whole.choices[0].message.role
+seen["chat_finish"] = whole.choices[0].finish_reason
+seen["chat_usage"] = whole.usage.model_dump()
+seen["chat_fingerprint"] = whole.system_fingerprint
+seen["chat_logprobs"] = [entry.logprob for entry in whole.choices[0].logprobs.content]
+
+chunks = list(
+    client.chat.completions.create(**chat, stream=True, stream_options={"include_usage": True})
+)
+seen["stream"] = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+seen["stream_finish"] = [c.choices[0].finish_reason for c in chunks if c.choices][-1]
+seen["stream_usage"] = chunks[-1].usage.model_dump()
+seen["stream_logprobs"] = [
+    entry.logprob
+    for c in chunks
+    if c.choices and c.choices[0].logprobs
+    for entry in c.choices[0].logprobs.content
+]
+
+# The helper raises on an answer cut by its length, so this one ends at a word of the answer.
+stop = seen["chat"].split()[-1]
+seen["helper_expect"] = seen["chat"][: seen["chat"].index(stop)]
+with client.chat.completions.stream(
+    model=name, messages=chat["messages"], temperature=0, max_tokens=40, stop=[stop]
+) as stream:
+    seen["helper"] = "".join(e.delta for e in stream if e.type == "content.delta")
+    seen["helper_final"] = stream.get_final_completion().choices[0].message.content
+
+text = dict(model=name, prompt="Once upon a time", temperature=0, max_tokens=12, logprobs=2)
+whole = client.completions.create(**text, n=2)
+seen["text"] = [choice.text for choice in whole.choices]
+seen["text_logprobs"] = whole.choices[0].logprobs.token_logprobs
+seen["text_stream"] = "".join(
+    chunk.choices[0].text for chunk in client.completions.create(**text, stream=True)
+)
+extra = client.completions.create(
+    model=name, prompt="x", max_tokens=5, extra_body={"top_k": 1, "ignore_eos": True}
+)
+seen["extra_tokens"] = extra.usage.completion_tokens
+
+# The connection is left early, as by a user who has read enough.
+stream = client.completions.create(model=name, prompt="x", max_tokens=400, stream=True)
+next(iter(stream))
+stream.close()
+
+seen["errors"] = {}
+def expect(kind, call):
+    try:
+        call()
+        seen["errors"][kind] = "none"
+    except openai.APIStatusError as error:
+        seen["errors"][kind] = [type(error).__name__, error.status_code, error.code, error.param]
+expect("field", lambda: client.completions.create(model=name, prompt="x", temperature=9))
+expect("model", lambda: client.completions.create(model="other", prompt="x"))
+expect("long", lambda: client.completions.create(model=name, prompt="a " * 600))
+stranger = OpenAI(base_url=url + "/v1", api_key="wrong", max_retries=0)
+expect("key", lambda: stranger.models.list())
+print(json.dumps(seen))
+"""
+
+
+def install():
+    """The environment's Python with the client in it, or a reason to skip."""
+    check = [PYTHON, "-c", "import openai; assert openai.__version__.startswith('3.')"]
+    if PYTHON.exists() and subprocess.run(check, capture_output=True).returncode == 0:
+        return
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", VENV],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        subprocess.run(
+            [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", REQUIREMENT],
+            check=True,
+            capture_output=True,
+            timeout=600,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        why = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()[-200:]
+        raise unittest.SkipTest(f"the openai client cannot be installed: {error} {why}") from None
+
+
+class OpenAiClient(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        install()
+        # Against the wire, not through it: a proxy of the environment must not see loopback.
+        flags = ("--chat-template", "chatml", "--api-key", "secret", "--kv-cache-dtype", "f32")
+        with Server(fixtures.m1(), *flags) as server:
+            done = subprocess.run(
+                [PYTHON, "-I", "-c", SCRIPT, f"http://127.0.0.1:{server.port}", "secret"],
+                capture_output=True,
+                env={"NO_PROXY": "127.0.0.1", "PATH": "/usr/bin:/bin"},
+                timeout=harness.HANG_S,
+            )
+            assert done.returncode == 0, f"{done.stderr.decode()[-3000:]}\n{server.log}"
+            cls.seen = json.loads(done.stdout)
+            cls.idle = harness.wait_until(server.idle)
+            cls.chat = server.ask(
+                "POST",
+                "/v1/chat/completions",
+                {
+                    "messages": [
+                        {"role": "system", "content": "Be brief."},
+                        {"role": "user", "content": "Say hi"},
+                    ],
+                    "temperature": 0,
+                    "max_tokens": 12,
+                },
+                [("Authorization", "Bearer secret")],
+            ).json
+
+    def test_models(self):
+        self.assertEqual(self.seen["models"], ["stories260K"])
+
+    def test_chat(self):
+        seen = self.seen
+        self.assertEqual(seen["chat"], self.chat["choices"][0]["message"]["content"])
+        self.assertEqual(seen["chat_role"], "assistant")
+        self.assertEqual(seen["chat_finish"], self.chat["choices"][0]["finish_reason"])
+        self.assertEqual(seen["chat_fingerprint"], self.chat["system_fingerprint"])
+        self.assertEqual(len(seen["chat_logprobs"]), seen["chat_usage"]["completion_tokens"])
+
+    def test_chat_streamed(self):
+        seen = self.seen
+        self.assertEqual(seen["stream"], seen["chat"])
+        self.assertEqual(seen["stream_finish"], seen["chat_finish"])
+        self.assertEqual(seen["stream_logprobs"], seen["chat_logprobs"])
+        self.assertEqual(seen["helper"], seen["helper_expect"])
+        self.assertEqual(seen["helper_final"], seen["helper_expect"])
+        for usage in (seen["stream_usage"], seen["chat_usage"]):
+            self.assertEqual(usage["prompt_tokens"], self.chat["usage"]["prompt_tokens"])
+            self.assertEqual(usage["completion_tokens"], self.chat["usage"]["completion_tokens"])
+
+    def test_completions(self):
+        text = ", there was a little girl named"
+        self.assertEqual(len(self.seen["text"]), 2)
+        for one in (*self.seen["text"], self.seen["text_stream"]):
+            self.assertTrue(one.startswith(text), one)
+        self.assertEqual(self.seen["text"][0], self.seen["text_stream"])
+        self.assertEqual(len(self.seen["text_logprobs"]), 12)
+        self.assertEqual(self.seen["extra_tokens"], 5)
+
+    def test_errors_are_the_clients_own(self):
+        errors = self.seen["errors"]
+        self.assertEqual(errors["field"], ["BadRequestError", 400, "invalid_value", "temperature"])
+        self.assertEqual(errors["model"], ["NotFoundError", 404, "model_not_found", "model"])
+        long = ["BadRequestError", 400, "context_length_exceeded", "prompt"]
+        self.assertEqual(errors["long"], long)
+        self.assertEqual(errors["key"][:2], ["AuthenticationError", 401])
+
+    def test_a_closed_stream_ends_the_work(self):
+        self.assertTrue(self.idle)
+
+
+if __name__ == "__main__":
+    harness.main("e2e_clients_test")
