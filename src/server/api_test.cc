@@ -86,7 +86,7 @@ TEST_F(ApiTest, DrainsByRefusingNewWorkOnly) {
 }
 
 TEST_F(ApiTest, ListsModelsWithTheirContext) {
-  config.served_model_name = "tiny, other";
+  config.served_model_name = "other,tiny";
   start();
   const auto list = get("/v1/models").json();
   EXPECT_EQ(list.at("object").as_string(), "list");

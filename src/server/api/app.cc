@@ -59,8 +59,9 @@ bool is_json_content(std::string_view type) {
 }
 
 std::vector<std::string> model_names(const Serving& serving, const std::string& flag) {
-  std::vector<std::string> names = {serving.model_name};
-  std::string_view rest = flag;
+  std::vector<std::string> names;
+  const std::string all = serving.model_name + "," + flag;
+  std::string_view rest = all;
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
     const std::string name(trim(rest.substr(0, comma)));
@@ -69,6 +70,7 @@ std::vector<std::string> model_names(const Serving& serving, const std::string& 
     }
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
+  if (names.empty()) names.emplace_back("model");
   return names;
 }
 
@@ -293,7 +295,7 @@ void App::attach(Serving serving) {
   next->created = clock_->unix_ms() / 1000;
   next->max_model_len = serving.engine->status().max_model_len;
   next->metrics =
-      make_metrics(serving.model_name, next->max_model_len, config_.metrics_compat_vllm);
+      make_metrics(next->names.front(), next->max_model_len, config_.metrics_compat_vllm);
   next->serving = std::make_shared<const Serving>(std::move(serving));
   step_sink_->set(next->metrics);
   const MutexLock lock(mu_);

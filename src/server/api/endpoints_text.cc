@@ -131,6 +131,7 @@ void App::generate(Call& call, bool is_chat) {
 void App::begin_generation(
     Call& call, const std::shared_ptr<const Live>& live, GenerationInput input
 ) {
+  if (input.params.model.empty()) input.params.model = live->names.front();
   // Drawn here, so that it travels with the request wherever it runs or starts again.
   if (!input.params.has_seed) input.params.sampling.seed = system_random().next();
   const GenerationContext context{

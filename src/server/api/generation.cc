@@ -26,7 +26,7 @@ AnswerHead make_head(const Call& call, const Serving& serving, const GenerationI
   return {
       (input.is_chat ? "chatcmpl-" : "cmpl-") + call.id,
       call.clock->unix_ms() / 1000,
-      input.params.model.empty() ? serving.model_name : input.params.model,
+      input.params.model,
       serving.system_fingerprint
   };
 }

