@@ -1,7 +1,10 @@
 """What the HTTP API of the running program answers, and what it refuses."""
 
+import json
 import math
+import os
 import random
+import time
 
 import fixtures
 import harness
@@ -12,6 +15,60 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = [{"role": "user", "content": "Say hi"}]
 STORY = "Once upon a time"
 STORY_ANSWER = ", there was a little girl named Lily. She loved to play outside in the park. One day"
+
+
+FULL = {
+    "model": "stories260K",
+    "max_tokens": 3,
+    "temperature": 1.0,
+    "top_p": 0.9,
+    "top_k": 9,
+    "n": 2,
+    "seed": 1,
+    "stop": ["x"],
+    "logit_bias": {"5": 1},
+    "presence_penalty": 0.1,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "chat_template_kwargs": {"a": 1},
+    "metadata": {"a": "b"},
+}
+FULL_TEXT = {**FULL, "prompt": [STORY, "x"], "echo": True, "logprobs": 2}
+FULL_CHAT = {
+    **FULL,
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "hi"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    "logprobs": True,
+    "top_logprobs": 2,
+}
+JUNK = [None, True, 0, -1, 1.5, 1e300, 2**63, 2**64, -(2**70), "", "x", "\x00", "\ud800", "😹" * 9]
+JUNK += [[], {}, [None], [[]], {"": {}}, [1] * 50, {"type": "text"}, [{"type": "x"}]]
+
+
+def broken(rng, value):
+    """A copy with one random part replaced, left out or doubled."""
+    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.1:
+        return rng.choice(JUNK)
+    at = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+    copy = value.copy()
+    kind = rng.random()
+    if kind < 0.15:
+        del copy[at]
+    elif kind < 0.25 and isinstance(copy, list):
+        copy += copy[at:]
+    else:
+        copy[at] = broken(rng, value[at])
+    return copy
 
 
 class Answers(harness.SharedServer):
@@ -315,6 +372,33 @@ class Refusals(harness.SharedServer):
         ):
             with self.subTest(raw=raw):
                 self.assert_refused(self.server.post(TEXT, raw), 400)
+        self.assert_right_answer()
+
+    def test_random_bodies(self):
+        """Valid bodies with something broken: an answer or a named refusal, never a failure."""
+        rng = random.Random(int(os.environ.get("ARTERY_SEED") or time.time_ns() % 2**32))
+        seed = rng.getrandbits(32)
+        rng.seed(seed)
+        for number in range(2000 if harness.LONG else 300):
+            path, body = rng.choice([(TEXT, dict(FULL_TEXT)), (CHAT, dict(FULL_CHAT))])
+            for _ in range(rng.randrange(1, 4)):
+                body = broken(rng, body)
+            raw = json.dumps(body).encode()
+            if rng.random() < 0.2:
+                raw = raw[: rng.randrange(len(raw))]
+            if rng.random() < 0.2:
+                at = rng.randrange(len(raw) + 1)
+                raw = raw[:at] + rng.randbytes(rng.randrange(4)) + raw[at + rng.randrange(4) :]
+            response = self.server.post(path, raw)
+            told = f"seed {seed}, body {number}: {raw!r}\n{response}"
+            self.assertIn(response.status, (200, 400, 404, 501), told)
+            if response.status == 404:
+                self.assertEqual(response.error["param"], "model", told)
+            if response.status == 200 and response.headers["content-type"].startswith("text/"):
+                self.assertTrue(response.body.endswith(b"data: [DONE]\n\n"), told)
+                self.assertNotIn(b'"error"', response.body, told)
+            elif response.status != 200:
+                self.assertTrue(response.error["message"], told)
         self.assert_right_answer()
 
     def test_never_200_for_a_job_not_done(self):

@@ -195,6 +195,30 @@ class Stopping(Case):
         self.assertNotEqual(prints[0], prints[2])
 
 
+class Full(Case):
+    def test_too_many_requests(self):
+        flags = ("--max-num-seqs", "1", "--max-queued-requests", "2")
+        long = {"prompt": "x", "max_tokens": 30000, "ignore_eos": True}
+        with Server(fixtures.m2(), *flags) as server:
+            waiting = [Connection(server.port) for _ in range(8)]
+            for i, connection in enumerate(waiting):
+                connection.request("POST", TEXT, long)
+                # The first one leaves the queue before the others come.
+                self.assertTrue(i > 0 or wait_until(lambda: server.status()["running"] == 1))
+            self.assertTrue(wait_until(lambda: server.status()["rejected"] == 5))
+            status = server.status()
+            self.assertEqual((status["running"], status["waiting"]), (1, 2))
+            response = server.post(TEXT, {"prompt": "x", "max_tokens": 1, "stream": True})
+            self.assert_refused(response, 429)
+            self.assertGreater(int(response.headers["retry-after"]), 0)
+            for path in ("/health", "/ready", "/live"):
+                self.assertEqual(server.get(path).status, 200, path)
+            for connection in waiting:
+                connection.close()
+            self.assertTrue(wait_until(server.idle))
+            self.assertEqual(server.post(TEXT, {"prompt": "x", "max_tokens": 1}).status, 200)
+
+
 class Aborted(Case):
     """Requests left at random moments leave no page behind."""
 

@@ -1,8 +1,4 @@
-"""Field reports about life signs: clients that leave, health, and bytes within a second.
-
-FR-G2 also asks for an engine that is stuck: nothing makes the real one stick, the server's own
-tests do that with a fake engine.
-"""
+"""Field reports about life signs: clients that leave, health, and bytes within a second."""
 
 import signal
 import statistics
@@ -10,6 +6,7 @@ import threading
 import time
 
 import fixtures
+import freeze
 import harness
 from harness import Case, Server, wait_until
 from wire import Connection, Stream, merge
@@ -153,6 +150,30 @@ class LifeSigns(Case):
                 self.assertEqual(server.get("/live").status, 200)
                 self.assertEqual(server.get("/health").status, 200)
                 self.assertEqual(server.wait(), 143)
+
+    def test_g2_stuck_engine(self):
+        with Server(fixtures.m2(), "--threads", "1") as server:
+            body = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "seed": 1}
+            expect = server.answer("/v1/completions", body)["choices"]
+            with Connection(server.port) as running:
+                running.request("POST", "/v1/completions", {**body, "max_tokens": 800})
+                self.assertTrue(wait_until(lambda: server.status()["running"] == 1))
+                with freeze.frozen(freeze.busiest_thread(server.pid)):
+                    began = time.monotonic()
+                    health = wait_until(lambda: self.unhealthy(server), 60, every=0.1)
+                    self.assertIsNotNone(health, "a stuck engine is healthy")
+                    self.assertGreaterEqual(time.monotonic() - began, 9)
+                    self.assertEqual(health.json["status"], "stuck")
+                    self.assertRegex(health.json["reason"], r"engine .* \d+")
+                    self.assertEqual(server.get("/live").status, 200)
+                self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+                self.assertEqual(running.response().json["usage"]["completion_tokens"], 800)
+            self.assertEqual(server.answer("/v1/completions", body)["choices"], expect)
+
+    @staticmethod
+    def unhealthy(server):
+        health = server.get("/health")
+        return health if health.status == 503 else None
 
     def test_g3_signs_of_life_while_queued(self):
         with Server(fixtures.m2(), "--max-num-seqs", "1") as server:
