@@ -99,6 +99,18 @@ TEST_F(HttpTest, ReadsChunkedBodiesAtAnySplit) {
   }
 }
 
+TEST_F(HttpTest, TakesEmptyChunkedBodiesByteByByte) {
+  start();
+  TestClient client(server->port());
+  for (const char c :
+       std::string_view("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")) {
+    client.send(std::string_view(&c, 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(client.read_response().status, 400);  // an empty body is not JSON
+  EXPECT_EQ(get("/live").status, 200);
+}
+
 TEST_F(HttpTest, SendsContinueWhenAskedTo) {
   start();
   TestClient client(server->port());
