@@ -177,6 +177,30 @@ TEST_P(Axis, MatesCancelled) {
   EXPECT_GT(expect_equal(load).status.aborted, 0);
 }
 
+// A choice of several that start from the same pages is what it would be as the only one.
+TEST_P(Axis, ChoicesDoNotTouchEachOther) {
+  const auto engine = subject_->start({}, 64);
+  const auto first_choice = [&](int length, int n) {
+    engine::Request request;
+    for (int i = 0; i < length; ++i) request.prompt.push_back(3 + i * 7 % 200);
+    request.n = n;
+    request.max_tokens = small() ? 6 : 20;
+    request.sampling.logprobs = 2;
+    request.sampling.seed = 8;
+    auto events = std::make_shared<engine::EventStream>();
+    EXPECT_TRUE(engine->submit(request, events));
+    Trace trace(n);
+    while (!trace.finished()) {
+      if (const auto event = events->wait(1000)) trace.absorb(*event);
+    }
+    trace.choices.resize(1);
+    return trace;
+  };
+  for (const int length : {9, 16, 23, 40}) {
+    EXPECT_EQ(difference(first_choice(length, 3), first_choice(length, 1), false), "") << length;
+  }
+}
+
 TEST_P(Axis, TenantsAndSaltsShareNothing) {
   Setting setting;
   setting.cache = true;

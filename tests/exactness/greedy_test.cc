@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <utility>
 
 #include "base/file_system.h"
 #include "subjects.h"
@@ -75,7 +76,9 @@ Result<std::vector<Continuation>> continuations(
       if (one.prompt.size() <= tokens_max) out.push_back(std::move(one));
     }
   }
-  std::ranges::stable_sort(out, {}, [](const Continuation& one) { return one.prompt.size(); });
+  std::ranges::sort(out, {}, [](const Continuation& one) {
+    return std::pair(one.prompt.size(), one.name);
+  });
   return out;
 }
 
