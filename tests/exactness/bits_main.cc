@@ -250,14 +250,17 @@ void run_math(Lines& out) {
   Sum noise_sum;
   SeqRandom random(17);
   for (int i = 0; i < 4000; ++i) {
-    exp_sum.add(tensor::exp_d((random.unit() - 0.5) * 1500));
-    log_sum.add(tensor::log_d(random.unit() * tensor::exp_d((random.unit() - 0.5) * 1200)));
+    // Drawn one by one: in which order a call's arguments are drawn is up to the compiler.
+    const double a = random.unit();
+    const double b = random.unit();
+    exp_sum.add(tensor::exp_d((a - 0.5) * 1500));
+    log_sum.add(tensor::log_d(b * tensor::exp_d((a - 0.5) * 1200)));
     double sine = 0;
     double cosine = 0;
-    tensor::sincos_d((random.unit() - 0.5) * 2e6, sine, cosine);
+    tensor::sincos_d((b - 0.5) * 2e6, sine, cosine);
     sincos_sum.add(sine);
     sincos_sum.add(cosine);
-    sincos_sum.add(tensor::pow_d(random.unit() * 1e6, random.unit() * 4 - 2));
+    sincos_sum.add(tensor::pow_d(a * 1e6, b * 4 - 2));
   }
   for (std::uint32_t i = 0; i < 4000; ++i) {
     const auto position = static_cast<Position>(i * 37 % 1000);
