@@ -79,7 +79,10 @@ TEST_F(ApiTest, DrainsByRefusingNewWorkOnly) {
   const TestResponse refused = post("/v1/completions", R"({"prompt":"a"})");
   EXPECT_EQ(refused.status, 503);
   EXPECT_NE(refused.header("retry-after"), "");
+  EXPECT_EQ(server->drain(0.01), 1);
   engine->pause(false);
+  EXPECT_EQ(server->drain(30), 0);
+  server->stop();  // at once, and still the client has all of its answer
   const TestResponse stream = running.read_response();
   EXPECT_TRUE(stream.whole);
   EXPECT_EQ(events(stream.body).back(), "[DONE]");

@@ -54,6 +54,7 @@ class ServerImpl final : public Server {
     return observer;
   }
   void begin_drain() override { app_->begin_drain(); }
+  int drain(double timeout_s) override { return app_->drain(timeout_s); }
   void stop() override {
     if (!listener_) return;
     app_->begin_drain();

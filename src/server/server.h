@@ -66,7 +66,10 @@ class Server {
   virtual engine::Observer observer() = 0;
   // /ready turns 503, new work is refused, open streams go on.
   virtual void begin_drain() = 0;
-  // Closes connections and joins the workers. Idempotent.
+  // Waits until no answer is under way, at most `timeout_s`; returns how many still are. An engine
+  // that has ended its requests says less: their last tokens may still be on their way to clients.
+  virtual int drain(double timeout_s) = 0;
+  // Ends answers under way with an error, closes connections and joins the workers. Idempotent.
   virtual void stop() = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/log.h"
@@ -307,6 +308,15 @@ void App::begin_drain() {
   if (const auto now = live()) now->serving->engine->begin_drain();
 }
 
+int App::drain(double timeout_s) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  const MutexLock lock(mu_);
+  while (!generations_.empty()) {
+    if (all_ended_cv_.wait_until(mu_, until) == std::cv_status::timeout) break;
+  }
+  return static_cast<int>(generations_.size());
+}
+
 void App::abort_all() {
   std::vector<std::shared_ptr<Generation>> all;
   {
@@ -325,6 +335,7 @@ void App::forget(std::uint64_t number) {
   if (it == generations_.end()) return;
   last = std::move(it->second);
   generations_.erase(it);
+  if (generations_.empty()) all_ended_cv_.notify_all();
 }
 
 void App::stop() {

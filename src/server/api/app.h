@@ -62,6 +62,8 @@ class App {
   // Where the engine's step counts go, before and after attach(). Holds no engine.
   std::shared_ptr<StepSink> step_sink() const { return step_sink_; }
   void begin_drain();
+  // As Server::drain.
+  int drain(double timeout_s);
   // Ends what is in work with an error (event).
   void abort_all();
   // Joins the workers. Nothing may call handle() any more.
@@ -122,6 +124,7 @@ class App {
   std::atomic<std::uint64_t> next_number_{1};
 
   mutable Mutex mu_;
+  CondVar all_ended_cv_;  // generations_ has become empty
   std::shared_ptr<const Live> live_ GUARDED_BY(mu_);
   std::unordered_map<std::uint64_t, std::shared_ptr<Generation>> generations_ GUARDED_BY(mu_);
 
