@@ -134,13 +134,13 @@ class Keys(Case):
 
 
 class Stopping(Case):
-    LONG = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+    LONG = {"prompt": "x", "max_tokens": 1500, "ignore_eos": True, "temperature": 0}
 
     def test_drain_lets_streams_end(self):
         with Server(fixtures.m2()) as server:
             with Stream(server.port, TEXT, self.LONG) as stream, Connection(server.port) as other:
                 chunks = [chunk for chunk, _ in zip(stream, range(3))]
-                other.request("POST", TEXT, {**self.LONG, "max_tokens": 300})
+                other.request("POST", TEXT, {**self.LONG, "max_tokens": 1400})
                 self.assertTrue(wait_until(lambda: server.status()["running"] == 2))
                 server.process.send_signal(signal.SIGTERM)
                 self.assertTrue(wait_until(lambda: server.get("/ready").status == 503))
@@ -151,7 +151,7 @@ class Stopping(Case):
                 chunks += list(stream)
                 self.assertTrue(stream.done)
                 self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "length")
-                self.assertEqual(other.response().json["usage"]["completion_tokens"], 300)
+                self.assertEqual(other.response().json["usage"]["completion_tokens"], 1400)
             self.assertEqual(server.wait(), 143)
 
     def test_second_signal_ends_at_once(self):
