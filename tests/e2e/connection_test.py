@@ -134,13 +134,14 @@ class Keys(Case):
 
 
 class Stopping(Case):
-    LONG = {"prompt": "x", "max_tokens": 1500, "ignore_eos": True, "temperature": 0}
+    # Seconds of decoding: on a loaded machine 500 steps may pass before a client has its headers.
+    LONG = {"prompt": "x", "max_tokens": 5000, "ignore_eos": True, "temperature": 0}
 
     def test_drain_lets_streams_end(self):
-        with Server(fixtures.m2()) as server:
+        with Server(fixtures.m2(), "--shutdown-timeout", "600") as server:
             with Stream(server.port, TEXT, self.LONG) as stream, Connection(server.port) as other:
                 chunks = [chunk for chunk, _ in zip(stream, range(3))]
-                other.request("POST", TEXT, {**self.LONG, "max_tokens": 1400})
+                other.request("POST", TEXT, {**self.LONG, "max_tokens": 4800})
                 self.assertTrue(wait_until(lambda: server.status()["running"] == 2))
                 server.process.send_signal(signal.SIGTERM)
                 self.assertTrue(wait_until(lambda: server.get("/ready").status == 503))
@@ -151,7 +152,7 @@ class Stopping(Case):
                 chunks += list(stream)
                 self.assertTrue(stream.done)
                 self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "length")
-                self.assertEqual(other.response().json["usage"]["completion_tokens"], 1400)
+                self.assertEqual(other.response().json["usage"]["completion_tokens"], 4800)
             self.assertEqual(server.wait(), 143)
 
     def test_second_signal_ends_at_once(self):
