@@ -5,6 +5,7 @@
 #include "base/chain_key.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/memory_limit.h"
 #include "base/result.h"
 
 namespace artery {
@@ -46,6 +47,17 @@ TEST(ChainKey, DependsOnEveryTokenBeforeAndOnTheRoot) {
   EXPECT_EQ(chain_keys(chain_root("s", "n"), tokens), a);
   EXPECT_NE(chain_keys(chain_root("s", "m"), tokens)[0], a[0]);
   EXPECT_NE(chain_keys(chain_root("t", "n"), tokens)[0], a[0]);
+}
+
+TEST(MemoryLimit, TheTighterOneCounts) {
+  MemoryLimit limit{.machine_total = 100, .machine_available = 50};
+  EXPECT_EQ(limit.available(), 50);
+  limit.cgroup_left = 30;
+  EXPECT_EQ(limit.available(), 30);
+  const MemoryLimit here = memory_limit();
+  EXPECT_GT(here.machine_available, 0);
+  EXPECT_LE(here.machine_available, here.machine_total);
+  EXPECT_GT(usable_memory_bytes(), 0);
 }
 
 TEST(FileSystem, NamesTheMissingFile) {

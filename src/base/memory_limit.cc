@@ -91,9 +91,9 @@ std::int64_t MemoryLimit::available() const {
 
 MemoryLimit memory_limit(const FileSystem& files, const std::string& root) {
   MemoryLimit out;
-  if (const auto kib = field(read_or_empty(files, root + "proc/meminfo"), "MemAvailable:")) {
-    out.machine_available = *kib * 1024;
-  }
+  const std::string meminfo = read_or_empty(files, root + "proc/meminfo");
+  if (const auto kib = field(meminfo, "MemTotal:")) out.machine_total = *kib * 1024;
+  if (const auto kib = field(meminfo, "MemAvailable:")) out.machine_available = *kib * 1024;
   const std::string own = read_or_empty(files, root + "proc/self/cgroup");
   const std::string mount = root + "sys/fs/cgroup";
   apply_cgroup(
@@ -108,5 +108,7 @@ MemoryLimit memory_limit(const FileSystem& files, const std::string& root) {
   );
   return out;
 }
+
+std::int64_t usable_memory_bytes() { return std::max<std::int64_t>(memory_limit().available(), 0); }
 
 }  // namespace artery

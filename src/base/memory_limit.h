@@ -10,6 +10,7 @@
 namespace artery {
 
 struct MemoryLimit {
+  std::int64_t machine_total = -1;      // bytes; MemTotal; -1: unknown
   std::int64_t machine_available = -1;  // bytes; MemAvailable; -1: unknown
   std::int64_t cgroup_limit = -1;  // bytes; the tightest of the cgroup and its parents; -1: none
   std::int64_t cgroup_left = -1;   // of the same cgroup: limit - use, file cache not counted
@@ -22,5 +23,8 @@ struct MemoryLimit {
 MemoryLimit memory_limit(
     const FileSystem& files = system_file_system(), const std::string& root = "/"
 );
+
+// memory_limit().available() of this machine, 0 when unknown.
+std::int64_t usable_memory_bytes();
 
 }  // namespace artery

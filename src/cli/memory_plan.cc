@@ -1,8 +1,6 @@
 #include "cli/memory_plan.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "base/chain_key.h"
 #include "cli/report.h"
@@ -10,64 +8,9 @@
 namespace artery::cli {
 namespace {
 
-// A number after `key` in a file of "key value" lines; 0 when absent.
-std::int64_t number_after(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string word;
-  while (file >> word) {
-    std::int64_t value = 0;
-    if (word == key && file >> value) return value;
-  }
-  return 0;
-}
-
-std::int64_t number_in(const std::string& path) {
-  std::ifstream file(path);
-  std::int64_t value = 0;
-  return file >> value ? value : 0;  // "max" gives 0
-}
-
-// The tightest limit between this process's cgroup (version 2) and the root.
-void read_cgroup(MemoryLimits& limits) {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line, path;
-  while (std::getline(file, line))
-    if (line.rfind("0::", 0) == 0) path = line.substr(3);
-  for (;;) {
-    const std::string folder = "/sys/fs/cgroup" + (path == "/" ? "" : path);
-    const std::int64_t limit = number_in(folder + "/memory.max");
-    if (limit > 0 && (limits.cgroup_limit == 0 || limit < limits.cgroup_limit)) {
-      limits.cgroup_limit = limit;
-      limits.cgroup_used = number_in(folder + "/memory.current") -
-                           number_after(folder + "/memory.stat", "inactive_file");
-    }
-    if (path.empty() || path == "/") break;
-    path.resize(path.rfind('/'));
-  }
-  if (limits.cgroup_limit > 0) return;
-  const std::int64_t v1 = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  if (v1 <= 0 || v1 >= limits.total) return;
-  limits.cgroup_limit = v1;
-  limits.cgroup_used = number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes") -
-                       number_after("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file");
-}
-
 std::int64_t whole_pages(std::int64_t tokens) { return tokens / kPageTokens * kPageTokens; }
 
 }  // namespace
-
-std::int64_t MemoryLimits::usable() const {
-  if (cgroup_limit == 0) return available;
-  return std::min(available, std::max<std::int64_t>(cgroup_limit - cgroup_used, 0));
-}
-
-MemoryLimits memory_limits() {
-  MemoryLimits limits;
-  limits.total = number_after("/proc/meminfo", "MemTotal:") * 1024;
-  limits.available = number_after("/proc/meminfo", "MemAvailable:") * 1024;
-  read_cgroup(limits);
-  return limits;
-}
 
 std::string ContextPlan::text() const {
   return fmt::format(

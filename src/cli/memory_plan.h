@@ -1,6 +1,5 @@
 #pragma once
-// What memory there is and how long a context fits into it. Pure but for memory_limits(), which
-// reads /proc and the cgroup's files. Any thread.
+// How long a context fits into the memory there is (base/memory_limit.h). Pure, any thread.
 
 #include <cstdint>
 #include <string>
@@ -8,16 +7,6 @@
 #include "base/result.h"
 
 namespace artery::cli {
-
-struct MemoryLimits {
-  std::int64_t total = 0;         // of the machine
-  std::int64_t available = 0;     // MemAvailable of the kernel
-  std::int64_t cgroup_limit = 0;  // 0: none
-  std::int64_t cgroup_used = 0;   // without what the kernel can drop
-  // What this process may still take.
-  std::int64_t usable() const;
-};
-MemoryLimits memory_limits();
 
 struct ContextPlan {
   std::int64_t context = 0;        // tokens

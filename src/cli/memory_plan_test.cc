@@ -71,18 +71,5 @@ TEST(MemoryPlan, AnAskedPoolIsTakenAsItIs) {
   EXPECT_EQ(plan->context, 64 * kMiB / 23040 / 16 * 16);
 }
 
-TEST(MemoryLimits, TheTighterOneCounts) {
-  MemoryLimits limits{.total = 100, .available = 50, .cgroup_limit = 0, .cgroup_used = 0};
-  EXPECT_EQ(limits.usable(), 50);
-  limits.cgroup_limit = 40;
-  limits.cgroup_used = 10;
-  EXPECT_EQ(limits.usable(), 30);
-  limits.cgroup_used = 45;
-  EXPECT_EQ(limits.usable(), 0);
-  const MemoryLimits here = memory_limits();
-  EXPECT_GT(here.available, 0);
-  EXPECT_LE(here.available, here.total);
-}
-
 }  // namespace
 }  // namespace artery::cli

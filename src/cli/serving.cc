@@ -6,6 +6,7 @@
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
 #include "cli/vocab_loader.h"
@@ -41,7 +42,7 @@ Result<std::unique_ptr<model::Model>> load_weights(
 
 // Before anything is packed: a machine that is too small says so at once.
 Result<> check_weights_fit(const model::GgufFile& file, const model::ModelInfo& info) {
-  const std::int64_t usable = memory_limits().usable();
+  const std::int64_t usable = usable_memory_bytes();
   if (usable == 0 || info.weight_bytes <= usable) return {};
   return fail(
       Code::kOutOfMemory,
@@ -64,7 +65,7 @@ Result<ContextPlan> choose_context(
       .model_context = info.context_length,
       .asked = wish.max_model_len,
       .bytes_per_token = TRY(kv_bytes_per_token(file, value_bytes)),
-      .usable_bytes = memory_limits().usable() - info.weight_bytes,
+      .usable_bytes = usable_memory_bytes() - info.weight_bytes,
       .pool_bytes_asked = wish.kv_pool_bytes,
   });
 }

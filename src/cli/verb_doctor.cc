@@ -1,5 +1,6 @@
 // `artery doctor`: what this machine is, what will be slow and why, and whether a model fits.
 
+#include "base/memory_limit.h"
 #include "bench/limits.h"
 #include "cli/machine.h"
 #include "cli/memory_plan.h"
@@ -81,7 +82,7 @@ void cpu_rows(Table& table, Advice& advice, const MachineFacts& facts) {
 
 void speed_rows(Table& table, Advice& advice) {
   tensor::ComputePool pool(tensor::default_threads());
-  const auto usable = static_cast<std::size_t>(memory_limits().usable());
+  const auto usable = static_cast<std::size_t>(usable_memory_bytes());
   const std::size_t bytes = usable / 4 < bench::kProbeBytes ? usable / 4 : bench::kProbeBytes;
   const bench::Spread read = bench::measure_read_bandwidth(pool, bytes, 5, system_clock());
   table.row(
@@ -107,20 +108,20 @@ void speed_rows(Table& table, Advice& advice) {
 }
 
 void system_rows(Table& table, Advice& advice, const MachineFacts& facts) {
-  const MemoryLimits memory = memory_limits();
+  const MemoryLimit memory = memory_limit();
   table.row(
       "memory",
       fmt::format(
           "{:.1f} GiB, {:.1f} GiB usable{}",
-          static_cast<double>(memory.total) / kGiB,
-          static_cast<double>(memory.usable()) / kGiB,
+          static_cast<double>(memory.machine_total) / kGiB,
+          static_cast<double>(memory.available()) / kGiB,
           memory.cgroup_limit > 0
               ? fmt::format(
                     " (cgroup limit {:.1f} GiB)", static_cast<double>(memory.cgroup_limit) / kGiB
                 )
               : ""
       ),
-      memory.usable()
+      memory.available()
   );
   table.row("huge pages", facts.huge_pages);
   table.row("disk free", bytes_text(static_cast<double>(facts.disk_free)), facts.disk_free);
@@ -141,7 +142,7 @@ Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
   TRY(load_tokenizer(*file));
   constexpr int kF16Bytes = 2;
   const std::int64_t per_token = TRY(kv_bytes_per_token(*file, kF16Bytes));
-  const std::int64_t usable = memory_limits().usable() - info.weight_bytes;
+  const std::int64_t usable = usable_memory_bytes() - info.weight_bytes;
   table.line(fmt::format("\n{}", path));
   table.row("model", fmt::format("{} ({})", info.name, info.architecture));
   table.row("weights", bytes_text(static_cast<double>(info.weight_bytes)), info.weight_bytes);

@@ -7,6 +7,7 @@
 
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "base/npy.h"
 #include "cli/eval_runner.h"
 #include "cli/json_lines.h"
@@ -207,7 +208,7 @@ Result<int> run_eval(const Options& options) {
       .cache = cache == "ram",
   };
   const std::unique_ptr<EvalRunner> runner =
-      TRY(EvalRunner::make(*bare.model, settings, memory_limits().usable() / 4));
+      TRY(EvalRunner::make(*bare.model, settings, usable_memory_bytes() / 4));
   EvalLines lines(*runner, bare.model->info(), folder);
   TRY(with_input(options.text("input"), [&](std::istream& in) { return lines.run(in, std::cout); })
   );

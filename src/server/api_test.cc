@@ -17,6 +17,18 @@ class ApiTest : public ServerTest {
     EXPECT_NE(response.error("message"), "") << body;
     EXPECT_NE(response.error("type"), "") << body;
   }
+  struct WrongValues {
+    const char* field;
+    std::vector<const char*> values;  // JSON
+  };
+  void expect_each_refused(const std::vector<WrongValues>& cases) {
+    for (const WrongValues& one : cases) {
+      for (const char* value : one.values) {
+        const std::string prompt = std::string(one.field) == "prompt" ? "" : R"("prompt":"a",)";
+        expect_refused(fmt::format(R"({{{}"{}":{}}})", prompt, one.field, value), one.field);
+      }
+    }
+  }
   void expect_chat_refused(const std::string& body, const std::string& param, int status = 400) {
     const TestResponse response = post("/v1/chat/completions", body);
     EXPECT_EQ(response.status, status) << body << "\n" << response.body;
@@ -262,11 +274,7 @@ TEST_F(ApiTest, RefusesDeepJson) {
 
 TEST_F(ApiTest, NamesTheWrongField) {
   start();
-  struct Case {
-    const char* field;
-    std::vector<const char*> bad;
-  };
-  const std::vector<Case> cases = {
+  expect_each_refused({
       {"prompt",
        {"5",
         "true",
@@ -311,6 +319,13 @@ TEST_F(ApiTest, NamesTheWrongField) {
         "{\"1\":\"x\"}",
         "{\"1\":null}",
         "{\"1 \":1}"}},
+  });
+  EXPECT_TRUE(engine->requests().empty());
+}
+
+TEST_F(ApiTest, NamesTheWrongSwitchAndGoesOn) {
+  start();
+  expect_each_refused({
       {"logprobs", {"-1", "21", "true", "\"a\""}},
       {"stream", {"1", "\"true\"", "[]"}},
       {"echo", {"1", "\"a\""}},
@@ -330,13 +345,7 @@ TEST_F(ApiTest, NamesTheWrongField) {
       {"use_beam_search", {"true"}},
       {"length_penalty", {"0.5"}},
       {"stream_options", {"5", "{\"include_usage\":true}"}},
-  };
-  for (const Case& one : cases) {
-    for (const char* bad : one.bad) {
-      const std::string prompt = std::string(one.field) == "prompt" ? "" : R"("prompt":"a",)";
-      expect_refused(fmt::format(R"({{{}"{}":{}}})", prompt, one.field, bad), one.field);
-    }
-  }
+  });
   expect_refused(
       R"({"prompt":"a","stream":true,"stream_options":{"include_usage":1}})",
       "stream_options.include_usage"

@@ -93,6 +93,12 @@ Result<> GgufParser::header() {
         bytes_.size()
     );
   }
+  TRY(check_version(version));
+  out_->version_ = version;
+  return counts();
+}
+
+Result<> GgufParser::check_version(std::uint32_t version) const {
   // Versions are small: one with an empty low half was written by a big-endian machine.
   if (version != 0 && (version & 0xFFFF) == 0) {
     return fail(
@@ -118,7 +124,10 @@ Result<> GgufParser::header() {
         version > 3 ? " (newer than this program)" : ""
     );
   }
-  out_->version_ = version;
+  return {};
+}
+
+Result<> GgufParser::counts() {
   if (!read(tensor_count_) || !read(key_count_)) {
     return fail(
         Code::kBadFile,

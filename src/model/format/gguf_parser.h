@@ -40,6 +40,8 @@ class GgufParser {
   std::string_view take(std::uint64_t length);
 
   Result<> header();
+  Result<> check_version(std::uint32_t version) const;
+  Result<> counts();
   Result<> metadata();
   Result<std::string_view> key(std::uint64_t index);
   void judge_key(std::string_view text, std::uint64_t index);
