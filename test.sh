@@ -4,7 +4,7 @@
 #                       and server, scripts/tidy, scripts/fmt --check
 #   ./test.sh --quick   g++ release with all tests, scripts/tidy
 #   ./test.sh --all     the default, and: the long tests, g++ and clang builds compared bit by bit,
-#                       each fuzz target for a minute
+#                       every mutation of scripts/mutate caught, each fuzz target for a minute
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -81,15 +81,18 @@ tsan() {
 
 fuzz() {
   check fuzz-configure configure fuzz || return
-  local targets target corpus
+  local targets target corpus seeds
   mapfile -t targets < <(ninja -C build/fuzz -t targets all | sed -n 's/^\([a-z0-9_]*_fuzz\): phony$/\1/p')
   [ ${#targets[@]} = 0 ] && { say "no fuzz targets"; return; }
   check fuzz-build build fuzz "${targets[@]}" || return
   for target in "${targets[@]}"; do
     corpus="build/fuzz-corpus/$target"
     mkdir -p "$corpus"
+    seeds=()
+    [ -d "tests/fuzz/seeds/$target" ] && seeds=("tests/fuzz/seeds/$target")
+    [ "$target" = gguf_fuzz ] && [ -d ../shared/golden ] && seeds=(../shared/golden/models/bad-files)
     check "$target" "$(find build/fuzz -name "$target" -type f -perm -u+x | head -n 1)" \
-      -max_total_time=60 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 "$corpus"
+      -max_total_time=60 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 "$corpus" ${seeds[@]+"${seeds[@]}"}
   done
 }
 
@@ -103,6 +106,7 @@ fi
 if [ "$mode" = all ]; then
   check clang-build build clang &&
     check compilers-equal-bits scripts/compare-bits build/release/artery build/clang/artery
+  check mutations scripts/mutate
   fuzz
 fi
 
