@@ -60,7 +60,7 @@ run_tests() {
   shift
   mkdir -p "$folder/gtest"
   say "$preset: tests"
-  GTEST_OUTPUT="xml:$folder/gtest/" ctest --test-dir "build/$preset" --output-on-failure \
+  GTEST_OUTPUT="xml:$folder/gtest/" ctest --test-dir "build/$preset" -j "$(nproc)" --output-on-failure \
     --no-tests=error --output-junit "$folder/ctest.xml" "$@" || true
 }
 
