@@ -73,6 +73,8 @@ TEST_F(HttpTest, RefusesMalformedRequests) {
       "GET /live HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
       "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
       "POST /tokenize HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+      "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: xchunked\r\nContent-Length: 2\r\n\r\n{}",
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
       "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello\r\n\r\n",
   };

@@ -65,6 +65,11 @@ class Sink : public beast::http::basic_parser<true> {
     // Trailers of a chunked body must not pass for headers.
     if (header_whole_) return;
     if (field == Field::expect && lower(value) == "100-continue") expects_continue = true;
+    // RFC 9112 section 6.1: a body in a coding that is not understood has no known end, and to read
+    // it by Content-Length instead is how requests are smuggled past a proxy.
+    if (field == Field::transfer_encoding && lower(value) != "chunked") {
+      error = beast::http::error::bad_transfer_encoding;
+    }
     request.headers.emplace_back(lower(name), std::string(value.data(), value.size()));
   }
   void on_header_impl(ErrorCode&) override { header_whole_ = true; }
