@@ -64,6 +64,14 @@ Result<void> check_request(
   if (request.max_tokens < -1) {
     return fail_field("max_tokens", "max_tokens is {}, it must be at least 1", request.max_tokens);
   }
+  if (request.max_tokens >= 0 && request.sampling.min_tokens > request.max_tokens) {
+    return fail_field(
+        "min_tokens",
+        "min_tokens is {}, more than max_tokens {}",
+        request.sampling.min_tokens,
+        request.max_tokens
+    );
+  }
   if (only_prompt && (request.prompt_logprobs < 0 || !request.resume_tokens.empty())) {
     return fail_field("max_tokens", "max_tokens 0 is allowed only with echo or prompt logprobs");
   }

@@ -108,6 +108,8 @@ TEST(EngineSubmit, NamesWhatIsWrong) {
   EXPECT_EQ(field_of([](Request& r) { r.prompt[1] = kVocab; }), "prompt");
   EXPECT_EQ(field_of([](Request& r) { r.prompt[1] = -1; }), "prompt");
   EXPECT_EQ(field_of([](Request& r) { r.n = 0; }), "n");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.min_tokens = 6; }), "min_tokens");
+  EXPECT_EQ(field_of([](Request& r) { r.sampling.min_tokens = 5; }), "accepted");
   EXPECT_EQ(field_of([](Request& r) { r.n = 1'000'000; }), "n");
   EXPECT_EQ(field_of([](Request& r) { r.max_tokens = 0; }), "max_tokens");
   EXPECT_EQ(field_of([](Request& r) { r.max_tokens = -2; }), "max_tokens");
