@@ -335,6 +335,10 @@ TEST_F(StreamTest, TimingsWhenAskedFor) {
   const auto& timings = answer.at("timings");
   EXPECT_EQ(timings.at("queue_s").to_number<double>(), 0.5);
   EXPECT_EQ(timings.at("decode_s").to_number<double>(), 4.0);
+  // The first token is prefill's.
+  const auto generated = answer.at("usage").at("completion_tokens").to_number<double>();
+  ASSERT_GT(generated, 1);
+  EXPECT_EQ(timings.at("decode_tokens_per_s").to_number<double>(), (generated - 1) / 4.0);
   EXPECT_EQ(timings.at("prompt_tokens_computed").as_int64(), 2);
   EXPECT_EQ(timings.at("prefill_tokens_per_s").to_number<double>(), 1.0);
   EXPECT_FALSE(

@@ -346,7 +346,12 @@ AnswerTimings Generation::timings() const {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
   };
   out.prefill_tokens_per_s = rate(out.prompt_tokens_computed, out.parts.prefill_s);
-  out.decode_tokens_per_s = rate(used.completion_tokens, out.parts.decode_s);
+  // Prefill ends with a choice's first token, so decode made the others.
+  std::int64_t decoded = 0;
+  for (const Choice& choice : choices_) {
+    decoded += std::max<std::int64_t>(0, choice.decoder.token_count() - 1);
+  }
+  out.decode_tokens_per_s = rate(decoded, out.parts.decode_s);
   return out;
 }
 
