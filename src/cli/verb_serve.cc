@@ -273,13 +273,17 @@ Result<int> run_serve(const Options& options) {
   const std::string host = config.host, name = config.served_model_name;
   std::unique_ptr<server::Server> server = TRY(server::Server::open(std::move(config), clock));
   const bool is_v6 = host.find(':') != std::string::npos;
-  log_info(
-      "listening on http://{}{}{}:{} (loading {})",
-      is_v6 ? "[" : "",
-      host,
-      is_v6 ? "]" : "",
-      server->port(),
-      model_path
+  // At every --log-level: with --port 0 nothing else tells the port.
+  log_write(
+      LogLevel::kInfo,
+      fmt::format(
+          "listening on http://{}{}{}:{} (loading {})",
+          is_v6 ? "[" : "",
+          host,
+          is_v6 ? "]" : "",
+          server->port(),
+          model_path
+      )
   );
   Loader loader(serving_wish(options, model_path), *server, name);
   if (const auto signal = signals.wait(-1, loader.done_fd())) leave_now(*signal);

@@ -49,6 +49,12 @@ TEST_F(Serve, StartUpSaysContextAndThreads) {
   EXPECT_TRUE(contains(models, "512")) << models;
 }
 
+TEST_F(Serve, PortIsToldAtEveryLogLevel) {
+  Server server({model_, "--log-level", "error"});
+  ASSERT_TRUE(server.wait_for("listening on ")) << server.log();
+  EXPECT_GT(server.port(), 0);
+}
+
 TEST_F(Serve, StopsCleanlyOnSignals) {
   for (const auto& [number, code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
     Server server({model_});
