@@ -149,7 +149,13 @@ Result<> with_input(const std::string& path, const std::function<Result<>(std::i
   if (path.empty() || path == "-") return use(std::cin);
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(Code::kNotFound, "{}: cannot open the input file", path);
-  return use(file);
+  // A folder opens like a file, and then reads as an empty one.
+  if (file.peek() == std::ifstream::traits_type::eof() && !file.eof())
+    return fail(Code::kIo, "{}: cannot read the input file", path);
+  file.clear();
+  TRY(use(file));
+  if (file.bad()) return fail(Code::kIo, "{}: cannot read the input file to its end", path);
+  return {};
 }
 
 }  // namespace artery::cli

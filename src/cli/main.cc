@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include "cli/args.h"
@@ -17,17 +18,24 @@ namespace {
 
 const char* environment(const char* name) { return std::getenv(name); }
 
+// `code`, unless standard output did not take all that was written: a full disk, a closed pipe.
+Result<int> written(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush()) return code;
+  return fail(Code::kIo, "cannot write the output: standard output is full or closed");
+}
+
 int run_verb(const Parsed& parsed) {
   Result<Options> options = Options::make(*parsed.verb, parsed.given, environment);
   if (!options) {
     print_error(options.error());
     return exit_code(options.error().code);
   }
-  if (parsed.print_config) {
+  Result<int> result = kExitDone;
+  if (parsed.print_config)
     std::fputs(options->as_toml().c_str(), stdout);
-    return kExitDone;
-  }
-  Result<int> result = parsed.verb->run(*options);
+  else
+    result = parsed.verb->run(*options);
+  if (result && *result == kExitDone) result = written(kExitDone);
   if (result) return *result;
   print_error(result.error());
   return exit_code(result.error().code);

@@ -14,6 +14,9 @@ Result<> check_path(const std::string& path) {
   const files::file_status status = files::status(path, why);
   if (!files::exists(status))
     return fail(Code::kNotFound, "{}: no such file; give the path of a .gguf file", path);
+  // Opening a pipe waits for its writer, maybe for ever, and a pipe cannot be mapped.
+  if (files::is_fifo(status) || files::is_socket(status))
+    return fail(Code::kBadFile, "{}: a pipe or socket, not a file; give a .gguf file", path);
   if (!files::is_directory(status)) return {};
   if (files::exists(files::path(path) / "config.json", why))
     return fail(

@@ -185,7 +185,7 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
   if (!chosen.empty() && std::filesystem::exists(chosen, why)) {
     source = TRY(system_file_system().read(chosen, kTemplateBytesMax));
   } else if (!chosen.empty() && chosen.find_first_of("./{") != std::string::npos) {
-    return fail(Code::kNotFound, "--chat-template {}: no such file", chosen);
+    return fail(Code::kNotFound, "chat template {}: no such file", chosen);
   }
   if (source.empty()) {
     if (file == nullptr || file->find_key("tokenizer.chat_template") == nullptr)

@@ -1,5 +1,6 @@
 // `artery template`: renders chat templates, JSON Lines in and out.
 
+#include <ctime>
 #include <iostream>
 
 #include "cli/json_lines.h"
@@ -51,9 +52,28 @@ Result<std::vector<codec::ChatMessage>> read_messages(const JsonLine& line) {
   return messages;
 }
 
-std::string json_text(const JsonLine& line, std::string_view name) {
+Result<std::string> json_text(const JsonLine& line, std::string_view name, json::kind kind) {
   const json::value* value = line.find(name);
-  return value == nullptr ? "" : json::serialize(*value);
+  if (value == nullptr) return std::string();
+  if (value->kind() != kind)
+    return fail_field(
+        std::string(name),
+        "must be {}, got {}",
+        kind == json::kind::object ? "an object" : "an array",
+        kind_name(*value)
+    );
+  return json::serialize(*value);
+}
+
+// `now`, "2026-07-26 12:34:56"; empty when it is absent, which is the present.
+Result<std::string> read_now(const JsonLine& line) {
+  const std::string now = TRY(line.text("now", ""));
+  if (now.empty()) return now;
+  std::tm time{};
+  const char* rest = strptime(now.c_str(), "%Y-%m-%d %H:%M:%S", &time);
+  if (rest == nullptr || *rest != '\0')
+    return fail_field("now", "must be a time such as 2026-07-26 12:34:56, got '{}'", now);
+  return now;
 }
 
 // The chosen template with the tokens of a line; the last one is kept, as all lines tend to agree.
@@ -69,12 +89,12 @@ class Renderer {
     TRY(compile(std::move(tokens)));
     codec::ChatInput input;
     input.messages = TRY(read_messages(line));
-    input.tools_json = json_text(line, "tools");
-    input.documents_json = json_text(line, "documents");
-    input.kwargs_json = json_text(line, "kwargs");
+    input.tools_json = TRY(json_text(line, "tools", json::kind::array));
+    input.documents_json = TRY(json_text(line, "documents", json::kind::array));
+    input.kwargs_json = TRY(json_text(line, "kwargs", json::kind::object));
     input.add_generation_prompt = TRY(line.boolean("add_generation_prompt", true));
     input.continue_final_message = TRY(line.boolean("continue_final_message", false));
-    input.now = TRY(line.text("now", ""));
+    input.now = TRY(read_now(line));
     input.as_sent = true;  // as transformers' apply_chat_template; the server evens shapes out
     const codec::RenderedPrompt prompt = TRY(template_->render(input));
     return json::object{{"text", prompt.text}};
@@ -109,6 +129,10 @@ Result<int> run_template(const Options& options) {
     const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_tokenizer(*file));
     tokens = template_tokens(*tokenizer);
   }
+  // Without its template no line has an answer; a template with a mistake is each line's error.
+  const Result<std::shared_ptr<const codec::ChatTemplate>> found =
+      load_chat_template(file.get(), chosen, tokens);
+  if (!found && found.error().code == Code::kNotFound) return tl::unexpected<Error>(found.error());
   Renderer renderer(std::move(file), chosen, std::move(tokens));
   TRY(with_input(options.text("input"), [&](std::istream& in) {
     return for_each_line(in, std::cout, [&](const JsonLine& line) {

@@ -139,6 +139,9 @@ TEST_F(Gpt2, ReadsTheInputFile) {
   const TemporaryFolder folder;
   const std::string file = folder.write("in.jsonl", "{\"id\":1,\"text\":\"Hello\"}\n");
   EXPECT_EQ(run_artery({"tokenize", model_, file}).out, "{\"id\":1,\"ids\":[15496]}\n");
+  const Outcome folder_given = run_artery({"tokenize", model_, folder.file("")});
+  EXPECT_EQ(folder_given.exit_code, 1) << "a folder is no empty file";
+  EXPECT_EQ(run_artery({"tokenize", model_, folder.write("empty", "")}).exit_code, 0);
 }
 
 TEST(Template, BuiltInFormsAndErrors) {
@@ -166,7 +169,21 @@ TEST(Template, MissingFileIsNamed) {
       {"template", "--template", "/nonexistent/x.jinja"},
       R"({"id":1,"messages":[{"role":"user","content":"Hi"}]})"
   );
-  EXPECT_NE((outcome.out + outcome.err).find("/nonexistent/x.jinja"), std::string::npos);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.err.find("/nonexistent/x.jinja"), std::string::npos) << outcome.err;
+}
+
+TEST(Template, WrongFieldsAreNamedThemselves) {
+  const std::string messages = R"({"messages":[{"role":"user","content":"Hi"}],)";
+  const std::string input = messages + R"("kwargs":[]})" + "\n" + messages + R"("tools":{}})" +
+                            "\n" + messages + R"("now":"2026-13-01 00:00:00"})" + "\n";
+  const Outcome outcome = run_artery({"template", "--template", "chatml"}, input);
+  const std::vector<json::object> lines = parse_lines(outcome.out);
+  ASSERT_EQ(lines.size(), 3u) << outcome.err;
+  EXPECT_EQ(lines[0].at("error").at("param"), "kwargs");
+  EXPECT_EQ(lines[1].at("error").at("param"), "tools");
+  EXPECT_EQ(lines[2].at("error").at("param"), "now");
 }
 
 }  // namespace

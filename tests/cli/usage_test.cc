@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <sstream>
 
@@ -87,6 +89,21 @@ TEST(Usage, MissingFilesAreExitCode1) {
     EXPECT_EQ(outcome.exit_code, 1) << verb << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "/nonexistent/m.gguf")) << outcome.err;
   }
+}
+
+TEST(Usage, PipesAreRefusedInsteadOfWaitedFor) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe.gguf");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Outcome outcome = run_artery({"inspect", pipe});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, pipe)) << outcome.err;
+}
+
+TEST(Usage, OutputThatIsLostIsNoSuccess) {
+  const std::string command = ARTERY_BUILD_DIR "/artery doctor --print-config 2> /dev/null > ";
+  EXPECT_EQ(std::system((command + "/dev/null").c_str()), 0);
+  EXPECT_NE(std::system((command + "/dev/full").c_str()), 0);
 }
 
 TEST(Usage, FoldersSayWhatIsMissing) {
