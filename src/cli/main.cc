@@ -1,5 +1,7 @@
 // The program: parse, resolve, run one verb, map its error to an exit code.
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +43,27 @@ int run_verb(const Parsed& parsed) {
   return exit_code(result.error().code);
 }
 
+// A page of a mapped file that is no longer there: the file got shorter, or its disk fails. Only
+// async-signal-safe calls.
+void end_at_lost_page(int, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR && info->si_code != BUS_OBJERR) {
+    std::signal(SIGBUS, SIG_DFL);  // a mistake of ours: the instruction runs again and ends us
+    return;
+  }
+  constexpr char kText[] =
+      "artery: error: a file in use got shorter or cannot be read any more (the model, while it "
+      "loads); check the disk, copy the file again and start again\n";
+  if (write(STDERR_FILENO, kText, sizeof kText - 1) < 0) _exit(kExitFailed);
+  _exit(kExitBadFile);
+}
+
+void watch_for_lost_pages() {
+  struct sigaction action{};
+  action.sa_sigaction = end_at_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
+
 int run_main(int argc, char** argv) {
   const std::vector<Verb> verbs = all_verbs();
   const Parsed parsed = parse_args(verbs, argc, argv);
@@ -58,6 +81,7 @@ int run_main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A closed pipe on standard output is a write error to handle, not a death by signal.
   std::signal(SIGPIPE, SIG_IGN);
+  artery::cli::watch_for_lost_pages();
   try {
     return artery::cli::run_main(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+
 #include "program.h"
 
 namespace artery::testing_cli {
@@ -53,6 +55,20 @@ TEST_F(Serve, PortIsToldAtEveryLogLevel) {
   Server server({model_, "--log-level", "error"});
   ASSERT_TRUE(server.wait_for("listening on ")) << server.log();
   EXPECT_GT(server.port(), 0);
+}
+
+TEST_F(Serve, FileThatGetsShorterDuringTheLoadIsBad) {
+  const std::string original = model_path("SmolLM2-135M-Instruct.Q4_1.gguf");
+  if (original.empty()) GTEST_SKIP() << "no SmolLM2: stories260K loads before anyone can cut it";
+  const TemporaryFolder folder;
+  const std::string copy = folder.file("cut.gguf");
+  std::filesystem::copy_file(original, copy);
+  Server server({copy});
+  ASSERT_TRUE(server.wait_for("listening on ")) << server.log();
+  std::filesystem::resize_file(copy, 2'000'000);
+  const Outcome outcome = server.wait(20);
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "artery: error: ")) << outcome.err;
 }
 
 TEST_F(Serve, StopsCleanlyOnSignals) {
