@@ -114,6 +114,12 @@ std::vector<Flag> engine_flags() {
        .fallback = "true",
        .help = "reuse the KV of prompt prefixes computed before",
        .negatable = true},
+      {.name = "seed",
+       .kind = K::kInteger,
+       .fallback = "-1",
+       .help = "seed of requests that name none; -1: a new one for each",
+       .value_name = "N",
+       .min = -1},
       kv_cache_dtype_flag(),
       {.name = "kv-cache-memory-bytes",
        .kind = K::kBytes,
@@ -155,6 +161,8 @@ server::Config server_config(const Options& options, const std::string& model_pa
   config.body_bytes_max = static_cast<std::size_t>(options.integer("max-body-bytes"));
   config.log_requests = !options.on("disable-log-requests");
   config.metrics_compat_vllm = options.text("metrics-compat") == "vllm";
+  const std::int64_t seed = options.integer("seed");
+  if (seed >= 0) config.seed = static_cast<std::uint64_t>(seed);
   config.version = version_number();
   return config;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct Config {
   int stuck_s = 10;  // engine silent for longer: /health 503
   bool log_requests = true;
   bool metrics_compat_vllm = false;
-  std::string version;  // for /version
+  std::optional<std::uint64_t> seed;  // of requests that name none; empty: a new one for each
+  std::string version;                // for /version
 };
 
 // What the server answers with, once the model is loaded.

@@ -220,6 +220,17 @@ TEST_F(StreamTest, PassesSamplingOn) {
   EXPECT_NE(seen[1].sampling.seed, seen[2].sampling.seed);
 }
 
+TEST_F(StreamTest, TheServersSeedIsForRequestsWithout) {
+  config.seed = 7;
+  start();
+  post("/v1/completions", R"({"prompt":"x"})");
+  post("/v1/completions", R"({"prompt":"x","seed":9})");
+  const auto seen = engine->requests();
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[0].sampling.seed, 7U);
+  EXPECT_EQ(seen[1].sampling.seed, 9U);
+}
+
 TEST_F(StreamTest, SeveralPromptsAndChoices) {
   start();
   engine->set_author([](const engine::Request& request, int choice) {

@@ -133,7 +133,9 @@ void App::begin_generation(
 ) {
   if (input.params.model.empty()) input.params.model = live->names.front();
   // Drawn here, so that it travels with the request wherever it runs or starts again.
-  if (!input.params.has_seed) input.params.sampling.seed = system_random().next();
+  if (!input.params.has_seed) {
+    input.params.sampling.seed = config_.seed ? *config_.seed : system_random().next();
+  }
   const GenerationContext context{
       live->serving, live->metrics, light_, static_cast<double>(config_.sse_comment_s)
   };
