@@ -187,7 +187,7 @@ Limits Core::limits() const {
   limits.seqs_max = config_.max_num_seqs;
   limits.tokens_max = config_.max_num_batched_tokens;
   limits.chunk_max = config_.prefill_chunk_max;
-  limits.step_seconds_max = config_.step_seconds_max;
+  limits.step_seconds_max = kStepAim * config_.step_seconds_max;
   limits.cost = &cost_;
   return limits;
 }

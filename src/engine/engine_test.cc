@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <thread>
@@ -480,6 +482,28 @@ TEST(EngineObserver, CountsRowsOfEveryStep) {
   EXPECT_EQ(decode, 9);
   EXPECT_GT(engine->status().steps, 9);
   EXPECT_EQ(engine->status().last_step_age_s, 0);
+}
+
+// A model whose every row takes half a millisecond: 80 rows would fill the 40 ms to the brim, where
+// any delay makes the step too long.
+TEST(EngineSteps, StayWellBelowTheirLimit) {
+  auto model = std::make_unique<HashModel>(kVocab, 1024);
+  model->set_on_forward([](const model::ForwardBatch& batch) {
+    std::this_thread::sleep_for(std::chrono::microseconds(500 * batch.tokens.size()));
+  });
+  Config config = small_config();
+  config.step_seconds_max = 0.04;
+  std::atomic<int> most = 0;
+  Observer observer;
+  observer.on_step = [&](const StepStats& stats) {
+    most = std::max(most.load(), stats.prefill_tokens);
+  };
+  auto engine = std::move(*make_engine(std::move(model), config, system_clock(), observer));
+  ask(*engine, greedy(prompt_of(1, 400), 10));  // learns what rows cost
+  most = 0;
+  ask(*engine, greedy(prompt_of(2, 480), 2));
+  EXPECT_GE(most, 2);
+  EXPECT_LE(most, 60);
 }
 
 TEST(EventStream, MergesWhatAConsumerHasNotFetched) {

@@ -11,6 +11,10 @@
 
 namespace artery::engine {
 
+// Share of the longest allowed step that plans aim at. A prediction is a mean: aimed at the limit
+// itself, every other step is longer than that.
+constexpr double kStepAim = 0.6;
+
 class StepCost {
  public:
   // `per_token_s`: seconds of a row, as guessed before anything was seen.
