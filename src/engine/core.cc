@@ -188,6 +188,12 @@ Limits Core::limits() const {
   limits.tokens_max = config_.max_num_batched_tokens;
   limits.chunk_max = config_.prefill_chunk_max;
   limits.step_seconds_max = kStepAim * config_.step_seconds_max;
+  // Weights unpacked anew in every step can make even one row too dear. No chunk holds the limit
+  // then, and going row by row would only pay that price for each: take the rows that cost no more
+  // than the step itself.
+  if (cost_.predict(1, 0) > config_.step_seconds_max) {
+    limits.step_seconds_max = 2 * cost_.predict(0, 0);
+  }
   limits.cost = &cost_;
   return limits;
 }

@@ -506,6 +506,22 @@ TEST(EngineSteps, StayWellBelowTheirLimit) {
   EXPECT_LE(most, 60);
 }
 
+// A model that unpacks its weights in every step: no chunk keeps the limit, so a prompt must not go
+// row by row.
+TEST(EngineSteps, DearStepsTakeManyRows) {
+  auto model = std::make_unique<HashModel>(kVocab, 1024);
+  model->set_on_forward([](const model::ForwardBatch& batch) {
+    std::this_thread::sleep_for(std::chrono::microseconds(30000 + 20 * batch.tokens.size()));
+  });
+  Config config = small_config();
+  config.step_seconds_max = 0.02;
+  auto engine = std::move(*make_engine(std::move(model), config));
+  ask(*engine, greedy(prompt_of(1, 60), 4));
+  const auto before = engine->status().steps;
+  ask(*engine, greedy(prompt_of(2, 480), 1));
+  EXPECT_LE(engine->status().steps - before, 40);
+}
+
 TEST(EventStream, MergesWhatAConsumerHasNotFetched) {
   EventStream events;
   int notified = 0;
