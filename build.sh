@@ -5,6 +5,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 preset=${1:-release}
+case $preset in
+  release | dev | clang | asan | tsan | fuzz) ;;
+  *)
+    sed -n '2,4s/^# \{0,1\}//p' "$0"
+    [ "$preset" = --help ] || [ "$preset" = -h ] || exit 2
+    exit 0
+    ;;
+esac
 
 scripts/install-deps build
 [ "$preset" = release ] || [ "$preset" = dev ] || scripts/install-deps test

@@ -3,6 +3,11 @@
 # chat through the HTTP API and stops. On a plain machine it installs what is missing first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+if [ $# -gt 0 ]; then
+  sed -n '2,3s/^# \{0,1\}//p' "$0"
+  [ "$1" = --help ] || [ "$1" = -h ] || exit 2
+  exit 0
+fi
 
 ./build.sh
 scripts/install-deps model

@@ -105,6 +105,14 @@ std::map<std::string, std::string> collect(CLI::App& app, const Verb& verb, cons
   return given;
 }
 
+// CLI11 lists unexpected arguments last one first; here they stand as they were typed.
+std::string what_was_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  std::string text = "not expected:";
+  for (const std::string& argument : app.remaining(true)) text += " " + argument;
+  return text;
+}
+
 Parsed failed(CLI::App& app, const CLI::ParseError& error) {
   Parsed out;
   if (error.get_exit_code() == 0) {  // help
@@ -117,7 +125,8 @@ Parsed failed(CLI::App& app, const CLI::ParseError& error) {
     at = at->get_subcommands().front();
     path += " " + at->get_name();
   }
-  std::cerr << "artery: error: " << error.what() << "\nSee `" << path << " --help`.\n";
+  std::cerr << "artery: error: " << what_was_wrong(app, error) << "\nSee `" << path
+            << " --help`.\n";
   out.exit_code = kUsageError;
   return out;
 }

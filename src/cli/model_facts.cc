@@ -26,4 +26,14 @@ Result<std::int64_t> kv_bytes_per_token(const model::GgufFile& file, int value_b
   return static_cast<std::int64_t>(layers * kv_heads * (key_length + value_length)) * value_bytes;
 }
 
+std::string slow_types_advice(const model::ModelInfo& info) {
+  return fmt::format(
+      "{}: {} have no fast kernel yet and are unpacked in every step, so decoding is slow; F32, "
+      "F16, "
+      "BF16, Q4_0, Q4_1 and Q8_0 have one",
+      info.name,
+      info.slow_types
+  );
+}
+
 }  // namespace artery::cli

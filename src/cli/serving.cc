@@ -40,6 +40,10 @@ Result<std::unique_ptr<model::Model>> load_weights(
   }
 }
 
+void warn_of_slow_types(const model::ModelInfo& info) {
+  if (!info.slow_types.empty()) log_warn("{}", slow_types_advice(info));
+}
+
 // Before anything is packed: a machine that is too small says so at once.
 Result<> check_weights_fit(const model::GgufFile& file, const model::ModelInfo& info) {
   const std::int64_t usable = usable_memory_bytes();
@@ -113,6 +117,7 @@ Result<BareModel> load_bare_model(
   const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
   const model::ModelInfo info = TRY(model::check_model(*file));
   TRY(check_weights_fit(*file, info));
+  warn_of_slow_types(info);
   BareModel bare;
   bare.compute = TRY(make_compute(wish));
   if (tokenizer != nullptr) *tokenizer = TRY(load_tokenizer(*file));
@@ -126,6 +131,7 @@ Result<LoadedModel> load_serving(
 ) {
   const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(wish.model_path));
   const model::ModelInfo info = TRY(model::check_model(*file));
+  warn_of_slow_types(info);
   TRY(check_weights_fit(*file, info));
   LoadedModel loaded;
   loaded.tokenizer = TRY(load_tokenizer(*file));
@@ -177,6 +183,15 @@ codec::TemplateTokens template_tokens(const codec::Tokenizer& tokenizer) {
   return tokens;
 }
 
+namespace {
+
+// As codec/prompt/chat_template.h lists them.
+bool names_a_built_in_form(std::string_view name) {
+  return name == "chatml" || name == "llama2" || name == "llama3" || name == "mistral";
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
     const model::GgufFile* file, const std::string& chosen, codec::TemplateTokens tokens
 ) {
@@ -186,6 +201,12 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
     source = TRY(system_file_system().read(chosen, kTemplateBytesMax));
   } else if (!chosen.empty() && chosen.find_first_of("./{") != std::string::npos) {
     return fail(Code::kNotFound, "chat template {}: no such file", chosen);
+  } else if (!chosen.empty() && !names_a_built_in_form(chosen)) {
+    return fail(
+        Code::kNotFound,
+        "chat template {}: neither a file nor one of chatml, llama2, llama3, mistral",
+        chosen
+    );
   }
   if (source.empty()) {
     if (file == nullptr || file->find_key("tokenizer.chat_template") == nullptr)

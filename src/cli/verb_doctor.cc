@@ -147,6 +147,7 @@ Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
   table.row("model", fmt::format("{} ({})", info.name, info.architecture));
   table.row("weights", bytes_text(static_cast<double>(info.weight_bytes)), info.weight_bytes);
   table.row("kv bytes per token", fmt::format("{} (f16)", per_token), per_token);
+  if (!info.slow_types.empty()) advice.add("{}", slow_types_advice(info));
   table.row("model context", fmt::format("{} tokens", info.context_length), info.context_length);
   const Result<ContextPlan> plan = plan_context({
       .model_context = info.context_length,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/model_facts.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/report.h"
@@ -174,12 +175,13 @@ Result<> check_values(const model::GgufFile& file) {
 // Everything `serve` would refuse the file for.
 Result<> check_file(Table& table, const model::GgufFile& file, bool values) {
   const model::ModelInfo info = TRY(model::check_model(file));
-  std::vector<std::string> warnings;
-  codec::VocabData vocab = TRY(load_vocab(file, &warnings));
+  std::vector<std::string> said_by_check_model;
+  codec::VocabData vocab = TRY(load_vocab(file, &said_by_check_model));
   table.line("");
-  for (const std::string& warning : warnings) table.line("warning: " + warning);
   table.row("tokens", fmt::format("{}", vocab.tokens.size()), vocab.tokens.size());
   TRY(codec::Tokenizer::make(std::move(vocab)));
+  for (const std::string& warning : info.warnings) table.line("warning: " + warning);
+  if (!info.slow_types.empty()) table.line("note: " + slow_types_advice(info));
   table.row("parameters", fmt::format("{}", info.parameters), info.parameters);
   table.row("context", fmt::format("{}", info.context_length), info.context_length);
   if (values) TRY(check_values(file));

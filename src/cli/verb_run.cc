@@ -83,8 +83,9 @@ Result<> one_turn(ChatSession& session, const std::string& text) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);
     std::fflush(stdout);
   };
-  const ChatSession::Answer answer =
-      TRY(session.say(text, show, [before] { return interrupts != before; }));
+  // Nobody reads a closed pipe: the answer ends there, and main reports the lost output.
+  const auto stop = [before] { return interrupts != before || std::ferror(stdout) != 0; };
+  const ChatSession::Answer answer = TRY(session.say(text, show, stop));
   std::fputs("\n", stdout);
   std::fflush(stdout);
   print_statistics(answer.finish);

@@ -48,6 +48,7 @@ TEST(CheckModel, FillsTheInfo) {
   EXPECT_EQ(info->read_bytes_per_token, 4 * (matrices + norms + 64));
   EXPECT_EQ(info->ops_per_token, 2 * matrices);
   EXPECT_TRUE(info->warnings.empty());
+  EXPECT_EQ(info->slow_types, "");
   EXPECT_EQ(info->weights_digest, "");
 }
 

@@ -27,7 +27,8 @@ struct ModelInfo {
   std::int64_t read_bytes_per_token = 0;  // weights read to decode one token
   std::int64_t ops_per_token = 0;         // multiply-adds x 2 of the matrices for one token
   std::string weights_digest;             // hex SHA-256 tree hash of the file's bytes
-  std::vector<std::string> warnings;      // odd but harmless: unused tensors, duplicate tokens, ...
+  std::string slow_types;  // block types without a fast kernel and their share; empty: none
+  std::vector<std::string> warnings;  // odd but harmless: unused tensors, duplicate tokens, ...
 };
 
 class Model {

@@ -106,6 +106,18 @@ TEST(Usage, OutputThatIsLostIsNoSuccess) {
   EXPECT_NE(std::system((command + "/dev/full").c_str()), 0);
 }
 
+TEST(Usage, UnexpectedArgumentsStandAsTheyWereTyped) {
+  const Outcome outcome = run_artery({"serve", "model.gguf", "--prot", "9000"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_TRUE(contains(outcome.err, "not expected: --prot 9000")) << outcome.err;
+}
+
+TEST(Usage, AMisspeltTemplateNameIsNoTemplate) {
+  const Outcome outcome = run_artery({"template", "--template", "chatmll"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_TRUE(contains(outcome.err, "chatml, llama2, llama3, mistral")) << outcome.err;
+}
+
 TEST(Usage, FoldersSayWhatIsMissing) {
   const TemporaryFolder folder;
   folder.write("config.json", "{}");

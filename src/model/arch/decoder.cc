@@ -51,6 +51,21 @@ void warn_unused(
   ));
 }
 
+// "Q5_0, Q6_K (79 % of the weights)": matrices that are unpacked anew in each step.
+std::string slow_types(const std::vector<const TensorInfo*>& used) {
+  std::vector<std::string_view> names;
+  std::uint64_t slow = 0, all = 0;
+  for (const TensorInfo* tensor : used) {
+    all += tensor->bytes;
+    if (tensor->shape.size() < 2 || tensor::WeightMatrix::is_interleaved(tensor->type)) continue;
+    slow += tensor->bytes;
+    const std::string_view type = tensor::name(tensor->type);
+    if (std::ranges::find(names, type) == names.end()) names.push_back(type);
+  }
+  if (names.empty()) return {};
+  return fmt::format("{} ({} % of the weights)", fmt::join(names, ", "), 100 * slow / all);
+}
+
 std::string_view kv_name(tensor::KvType type) {
   switch (type) {
     case tensor::KvType::kF16:
@@ -251,6 +266,7 @@ Result<ModelInfo> check_decoder(const GgufFile& file, const DecoderSpec& spec) {
   info.weight_bytes = tensors.bytes;
   info.read_bytes_per_token = tensors.read_bytes_per_token;
   info.ops_per_token = 2 * tensors.matrix_elements;
+  info.slow_types = slow_types(tensors.used);
   warn_unused(file, tensors.used, info.warnings);
   return info;
 }
