@@ -82,7 +82,8 @@ tsan() {
 fuzz() {
   check fuzz-configure configure fuzz || return
   local targets target corpus seeds
-  mapfile -t targets < <(ninja -C build/fuzz -t targets all | sed -n 's/^\([a-z0-9_]*_fuzz\): phony$/\1/p')
+  mapfile -t targets < <(ninja -C build/fuzz -t targets all | sed -n 's/^\([a-z0-9_]*_fuzz\): phony$/\1/p' |
+    grep -v '^cmake_')
   [ ${#targets[@]} = 0 ] && { say "no fuzz targets"; return; }
   check fuzz-build build fuzz "${targets[@]}" || return
   for target in "${targets[@]}"; do
