@@ -55,6 +55,11 @@ if(ARTERY_HAS_RUST AND NOT TARGET artery_bridge)
   if(NOT ARTERY_RUSTC_NAME STREQUAL "rustc")
     list(APPEND bridge_env RUSTC=${ARTERY_RUSTC_NAME})
   endif()
+  add_custom_command(OUTPUT ${bridge_dir}/Cargo.lock
+    COMMAND ${CMAKE_SOURCE_DIR}/scripts/cargo-lock ${ARTERY_CARGO_PROGRAM}
+    DEPENDS ${bridge_dir}/Cargo.pins
+    COMMENT "Making rust/Cargo.lock from the pins"
+    VERBATIM)
   add_custom_command(OUTPUT ${bridge_lib}
     COMMAND ${CMAKE_COMMAND} -E env ${bridge_env}
       ${ARTERY_CARGO_PROGRAM} build --release --locked --manifest-path ${bridge_dir}/Cargo.toml
