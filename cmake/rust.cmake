@@ -56,7 +56,8 @@ if(ARTERY_HAS_RUST AND NOT TARGET artery_bridge)
     list(APPEND bridge_env RUSTC=${ARTERY_RUSTC_NAME})
   endif()
   add_custom_command(OUTPUT ${bridge_dir}/Cargo.lock
-    COMMAND ${CMAKE_SOURCE_DIR}/scripts/cargo-lock ${ARTERY_CARGO_PROGRAM}
+    COMMAND ${CMAKE_COMMAND} -E env ${bridge_env}
+      ${CMAKE_SOURCE_DIR}/scripts/cargo-lock ${ARTERY_CARGO_PROGRAM}
     DEPENDS ${bridge_dir}/Cargo.pins
     COMMENT "Making rust/Cargo.lock from the pins"
     VERBATIM)
