@@ -53,6 +53,7 @@ class GgufParser {
   Result<> tensor_list();
   Result<TensorInfo> tensor(std::uint64_t index);
   Result<std::string> tensor_name(std::uint64_t index);
+  tl::unexpected<Error> truncated(const TensorInfo& info, std::uint64_t index) const;
   Result<> tensor_shape(TensorInfo& info, std::uint64_t index);
   Result<> tensor_type(TensorInfo& info, std::uint64_t index);
   Result<> tensor_size(TensorInfo& info);

@@ -96,21 +96,22 @@ Result<std::string> GgufParser::tensor_name(std::uint64_t index) {
   return std::string(text);
 }
 
+tl::unexpected<Error> GgufParser::truncated(const TensorInfo& info, std::uint64_t index) const {
+  return fail(
+      Code::kBadFile,
+      "{}: truncated in tensor information {} of {} ({}) at byte {}",
+      path_,
+      index,
+      tensor_count_,
+      printable(info.name),
+      at_
+  );
+}
+
 Result<> GgufParser::tensor_shape(TensorInfo& info, std::uint64_t index) {
   const std::string shown = printable(info.name);
-  auto truncated = [&] {
-    return fail(
-        Code::kBadFile,
-        "{}: truncated in tensor information {} of {} ({}) at byte {}",
-        path_,
-        index,
-        tensor_count_,
-        shown,
-        at_
-    );
-  };
   std::uint32_t dims = 0;
-  if (!read(dims)) return truncated();
+  if (!read(dims)) return truncated(info, index);
   if (dims == 0 || dims > kDimsMax) {
     return fail(
         Code::kBadFile,
@@ -127,7 +128,7 @@ Result<> GgufParser::tensor_shape(TensorInfo& info, std::uint64_t index) {
   }
   for (std::uint32_t d = 0; d < dims; ++d) {
     std::uint64_t size = 0;
-    if (!read(size)) return truncated();
+    if (!read(size)) return truncated(info, index);
     if (size == 0) {
       return fail(
           Code::kBadFile, "{}: tensor {} has a zero dimension (dimension {} is 0)", path_, shown, d
@@ -154,17 +155,7 @@ Result<> GgufParser::tensor_shape(TensorInfo& info, std::uint64_t index) {
 Result<> GgufParser::tensor_type(TensorInfo& info, std::uint64_t index) {
   const std::string shown = printable(info.name);
   std::uint32_t id = 0;
-  if (!read(id) || !read(info.offset)) {
-    return fail(
-        Code::kBadFile,
-        "{}: truncated in tensor information {} of {} ({}) at byte {}",
-        path_,
-        index,
-        tensor_count_,
-        shown,
-        at_
-    );
-  }
+  if (!read(id) || !read(info.offset)) return truncated(info, index);
   if (const auto removed = tensor::removed_type(id)) {
     return fail(
         Code::kUnsupported,
