@@ -2,7 +2,9 @@
 set(TENSOR_KERNEL_SOURCES
   compute_pool.cc
   cpu_limits.cc
+  fast_attention.cc
   fast_backend.cc
+  fast_matmul.cc
   isa.cc
   math.cc
   ops/build_scalar.cc

@@ -1,0 +1,165 @@
+#pragma once
+// The fast backend: float32 activations, kernels by run-time dispatch. What each kernel computes,
+// and in which order, is in ops/kernel_table.h; here are shapes, scratch and the split over
+// threads, none of which changes a bit. Private to fast_*.cc: others use make_fast_backend.
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "tensor/backend.h"
+#include "tensor/ops/arena.h"
+#include "tensor/ops/checks.h"
+#include "tensor/ops/kernel_table.h"
+
+namespace artery::tensor {
+
+using ops::KernelTable;
+using ops::MatmulArgs;
+
+constexpr std::int64_t kSerialValues = 16 << 10;  // element-wise work below stays on one thread
+
+inline float* floats(const Rows& x) { return static_cast<float*>(x.data); }
+inline float* row_of(const Rows& x, std::int64_t r) { return floats(x) + r * x.cols; }
+
+using MatmulKernel = void (*)(const MatmulArgs&);
+
+struct MatmulPlan {
+  MatmulKernel kernel = nullptr;
+  bool int8 = false;
+  std::int32_t offset = 0;  // what unsigned weights carry, ActBlock::bias
+};
+
+class FastBackend final : public Backend {
+ public:
+  FastBackend(ComputePool& pool, Isa isa);
+
+  std::string numerics_class() const override { return "fast-1"; }
+  Isa isa() const override { return isa_; }
+  ComputePool& pool() override { return pool_; }
+
+  Rows alloc(std::int64_t rows, std::int64_t cols) override {
+    CHECK(rows >= 0 && cols >= 0, "{}x{}", rows, cols);
+    return {arena_.alloc(static_cast<std::size_t>(rows * cols) * sizeof(float)), rows, cols};
+  }
+  void reset() override { arena_.reset(); }
+
+  void embed(const WeightMatrix& table, std::span<const TokenId> tokens, Rows out) override {
+    CHECK(static_cast<std::size_t>(out.rows) == tokens.size() && out.cols == table.cols());
+    for_rows(out, [&](std::int64_t r) {
+      table.decode_row(
+          tokens[static_cast<std::size_t>(r)], {row_of(out, r), static_cast<std::size_t>(out.cols)}
+      );
+    });
+  }
+
+  void load(std::span<const float> values, Rows out) override {
+    CHECK(values.size() == static_cast<std::size_t>(out.rows * out.cols), "{}", values.size());
+    if (!values.empty()) std::memcpy(out.data, values.data(), values.size_bytes());
+  }
+
+  void store(Rows x, std::span<float> out) override {
+    CHECK(out.size() == static_cast<std::size_t>(x.rows * x.cols), "{}", out.size());
+    if (!out.empty()) std::memcpy(out.data(), x.data, out.size_bytes());
+  }
+
+  void gather(Rows x, std::span<const std::int32_t> rows, Rows out) override {
+    CHECK(out.cols == x.cols && static_cast<std::size_t>(out.rows) == rows.size());
+    for (std::int64_t r = 0; r < out.rows; ++r) {
+      const std::int32_t from = rows[static_cast<std::size_t>(r)];
+      CHECK(from >= 0 && from < x.rows, "row {} of {}", from, x.rows);
+      std::memcpy(row_of(out, r), row_of(x, from), row_size(x));
+    }
+  }
+
+  void copy(Rows x, Rows out) override {
+    ops::check_same_shape(x, out);
+    if (x.rows * x.cols > 0 && x.data != out.data) {
+      std::memcpy(out.data, x.data, row_size(x) * static_cast<std::size_t>(x.rows));
+    }
+  }
+
+  void rms_norm(Rows x, std::span<const float> weight, float eps, Rows out) override {
+    ops::check_same_shape(x, out);
+    CHECK(weight.size() == static_cast<std::size_t>(x.cols), "{} of {}", weight.size(), x.cols);
+    for_rows(x, [&](std::int64_t r) {
+      k_.rms_norm(row_of(x, r), weight.data(), eps, x.cols, row_of(out, r));
+    });
+  }
+
+  void rms_norm_heads(Rows x, int head_dim, std::span<const float> weight, float eps) override {
+    CHECK(head_dim > 0 && x.cols % head_dim == 0, "{} columns, heads of {}", x.cols, head_dim);
+    CHECK(weight.size() == static_cast<std::size_t>(head_dim), "{}", weight.size());
+    for_rows(x, [&](std::int64_t r) {
+      for (float* head = row_of(x, r); head != row_of(x, r + 1); head += head_dim) {
+        k_.rms_norm(head, weight.data(), eps, head_dim, head);
+      }
+    });
+  }
+
+  void matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) override;
+  void rope(Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table)
+      override;
+  void kv_write(Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch) override;
+  void attention(
+      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+  ) override;
+
+  void swiglu(Rows gate, Rows up, Rows out) override {
+    ops::check_same_shape(gate, up);
+    ops::check_same_shape(gate, out);
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      k_.swiglu(floats(gate) + begin, floats(up) + begin, end - begin, floats(out) + begin);
+    };
+    pool_.parallel_for(gate.rows * gate.cols, kSerialValues, std::ref(body));
+  }
+
+  void add(Rows x, Rows y) override {
+    ops::check_same_shape(x, y);
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      k_.add(floats(x) + begin, floats(y) + begin, end - begin);
+    };
+    pool_.parallel_for(x.rows * x.cols, kSerialValues, std::ref(body));
+  }
+
+ private:
+  static std::size_t row_size(const Rows& x) {
+    return static_cast<std::size_t>(x.cols) * sizeof(float);
+  }
+
+  // body(row) for every row of x, several rows a thread at a time.
+  template <typename Body>
+  void for_rows(const Rows& x, const Body& body) {
+    const auto chunk = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t r = begin; r < end; ++r) body(r);
+    };
+    const std::int64_t grain = kSerialValues / std::max<std::int64_t>(1, x.cols);
+    pool_.parallel_for(x.rows, std::max<std::int64_t>(1, grain), std::ref(chunk));
+  }
+
+  MatmulPlan plan_of(DType type) const;
+  std::int64_t tiles_per_chunk(const WeightMatrix& w, std::int64_t x_rows) const;
+  const ops::ActBlock* quantize(const Rows& x, std::int32_t offset);
+  void decode_tile(const WeightMatrix& w, std::int64_t tile, float* panel, float* out) const;
+  void matmul_decoded(const WeightMatrix& w, const MatmulArgs& args, std::int64_t grain);
+  ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
+  void split_rows(const AttentionBatch& batch, int group);
+
+  ComputePool& pool_;
+  Isa isa_;
+  const KernelTable& k_;
+  ops::Arena arena_;
+  ops::Scratch<ops::ActBlock> act_;
+  ops::Scratch<float> per_thread_;
+  struct RowGroup {
+    std::int32_t sequence;
+    std::int32_t first;
+    std::int32_t rows;
+  };
+  std::vector<RowGroup> groups_;
+};
+
+}  // namespace artery::tensor
