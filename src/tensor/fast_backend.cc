@@ -6,10 +6,22 @@ namespace {
 static_assert(ops::kLaneCount == kLanes && kLanes == kPageTokens);
 static_assert(ops::kQuantBlock % ops::kActBlock == 0);
 
-const KernelTable& kernels_of(Isa isa) {
+#if defined(ARTERY_X86_KERNELS)
+// VDPBF16PS issues every cycle on Zen 4 and 5, every second one on Intel's cores, where it has half
+// the rate of fma (../shared/spec/cpu-perf.md section 6). Both ways give the same bits.
+bool has_fast_bf16_dot() { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd"); }
+
+KernelTable avx512_kernels() {
+  KernelTable table = ops::avx512::kTable;
+  if (has_fast_bf16_dot()) table.bf16 = ops::avx512_bf16::kTable;
+  return table;
+}
+#endif
+
+KernelTable kernels_of(Isa isa) {
   CHECK(supported(isa), "{} is not supported here", name(isa));
 #if defined(ARTERY_X86_KERNELS)
-  if (isa == Isa::kAvx512) return ops::avx512::kTable;
+  if (isa == Isa::kAvx512) return avx512_kernels();
   if (isa == Isa::kAvx2) return ops::avx2::kTable;
 #endif
   return ops::scalar::kTable;

@@ -143,6 +143,7 @@ class FastBackend final : public Backend {
   MatmulPlan plan_of(DType type) const;
   std::int64_t tiles_per_chunk(const WeightMatrix& w, std::int64_t x_rows) const;
   const ops::ActBlock* quantize(const Rows& x, std::int32_t offset);
+  const float* pack_bf16(const Rows& x);
   void decode_tile(const WeightMatrix& w, std::int64_t tile, float* panel, float* out) const;
   void matmul_decoded(const WeightMatrix& w, const MatmulArgs& args, std::int64_t grain);
   ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
@@ -150,9 +151,10 @@ class FastBackend final : public Backend {
 
   ComputePool& pool_;
   Isa isa_;
-  const KernelTable& k_;
+  const KernelTable k_;
   ops::Arena arena_;
   ops::Scratch<ops::ActBlock> act_;
+  ops::Scratch<float> groups_x_;
   ops::Scratch<float> per_thread_;
   struct RowGroup {
     std::int32_t sequence;

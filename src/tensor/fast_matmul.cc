@@ -18,7 +18,7 @@ MatmulPlan FastBackend::plan_of(DType type) const {
     case DType::kF16:
       return {k_.matmul_f16, false, 0};
     case DType::kBF16:
-      return {k_.matmul_bf16, false, 0};
+      return {k_.bf16.matmul, false, 0};
     case DType::kQ4_0:
       return {k_.matmul_q4_0, true, 8};
     case DType::kQ4_1:
@@ -44,6 +44,23 @@ const ops::ActBlock* FastBackend::quantize(const Rows& x, std::int32_t offset) {
   ops::ActBlock* act = act_.get(static_cast<std::size_t>(x.rows * blocks));
   for_rows(x, [&](std::int64_t r) { k_.quantize(row_of(x, r), blocks, offset, act + r * blocks); });
   return act;
+}
+
+const float* FastBackend::pack_bf16(const Rows& x) {
+  const ops::Bf16Kernels& bf16 = k_.bf16;
+  float* out = groups_x_.get(static_cast<std::size_t>(bf16.group_floats(x.cols, x.rows)));
+  const std::int64_t most = bf16.group_rows;
+  const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      const std::int64_t first = g * most;
+      const int count = static_cast<int>(std::min(most, x.rows - first));
+      bf16.pack(row_of(x, first), x.cols, x.cols, count, out + bf16.group_floats(x.cols, first));
+    }
+  };
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kSerialValues / std::max<std::int64_t>(1, most * x.cols));
+  pool_.parallel_for((x.rows + most - 1) / most, grain, std::ref(body));
+  return out;
 }
 
 // The 16 rows of a tile as float32, interleaved as an F32 tile is.
@@ -98,6 +115,7 @@ void FastBackend::matmul(Rows x, const WeightMatrix& w, std::span<const float> b
   args.out_stride = out.cols;
   const std::int64_t grain = tiles_per_chunk(w, x.rows);
   if (plan.kernel == nullptr) return matmul_decoded(w, args, grain);
+  if (w.type() == DType::kBF16) args.group_x = pack_bf16(x);
   if (plan.int8) args.act = quantize(x, plan.offset);
   const auto body = [&](std::int64_t begin, std::int64_t end, int) {
     MatmulArgs part = args;

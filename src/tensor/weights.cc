@@ -45,7 +45,8 @@ std::size_t tile_size(DType type, std::int64_t cols) {
     return units * layout->unit_bytes +
            (part_unit ? ops::kScaleLine + layout->quant_bytes : std::size_t{0});
   }
-  return round_up(static_cast<std::size_t>(row_bytes(type, cols)) * kLanes, kLine);
+  const std::int64_t stored = type == DType::kBF16 ? (cols + 1) / 2 * 2 : cols;
+  return round_up(static_cast<std::size_t>(row_bytes(type, stored)) * kLanes, kLine);
 }
 
 // One block of the file to or from its places in a tile.
@@ -75,6 +76,10 @@ void flip_offset(std::byte* quants, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) quants[i] ^= std::byte{kOffsetBit};
 }
 
+std::size_t float_place(DType type, std::size_t k, std::size_t row) {
+  return type == DType::kBF16 ? (k / 2 * kLanes + row) * 2 + k % 2 : k * kLanes + row;
+}
+
 void pack_row(DType type, std::int64_t cols, const std::byte* raw, int lane, std::byte* tile) {
   const auto row = static_cast<std::size_t>(lane);
   if (const ops::BlockLayout* layout = block_layout(type)) {
@@ -88,7 +93,7 @@ void pack_row(DType type, std::int64_t cols, const std::byte* raw, int lane, std
   } else if (is_plain_float(type)) {
     const auto size = static_cast<std::size_t>(traits(type).block_bytes);
     for (std::size_t k = 0; k < static_cast<std::size_t>(cols); ++k) {
-      std::memcpy(tile + (k * kLanes + row) * size, raw + k * size, size);
+      std::memcpy(tile + float_place(type, k, row) * size, raw + k * size, size);
     }
   } else {
     const auto bytes = static_cast<std::size_t>(row_bytes(type, cols));
@@ -225,7 +230,7 @@ void WeightMatrix::decode_part(std::int64_t row, std::int64_t first, std::span<f
       const std::size_t block = skipped + at / unit + b;
       std::byte* to = run.data() + b * bytes;
       if (layout == nullptr) {
-        std::memcpy(to, from + (block * kLanes + lane) * bytes, bytes);
+        std::memcpy(to, from + float_place(type_, block, lane) * bytes, bytes);
         continue;
       }
       // Only read: move_block writes the side it moves to.

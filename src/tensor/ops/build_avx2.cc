@@ -14,6 +14,8 @@ namespace {
 //
 #include "tensor/ops/vec_avx2.inc"
 //
+#include "tensor/ops/bf16_avx2.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

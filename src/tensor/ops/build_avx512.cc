@@ -19,6 +19,8 @@ namespace {
 //
 #include "tensor/ops/vec_avx512.inc"
 //
+#include "tensor/ops/bf16_avx512.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

@@ -12,6 +12,8 @@ namespace {
 //
 #include "tensor/ops/vec_scalar.inc"
 //
+#include "tensor/ops/bf16_scalar.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

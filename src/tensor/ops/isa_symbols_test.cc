@@ -61,7 +61,7 @@ TEST(IsaSymbols, ObjectsExportOnlyTheirTable) {
 #endif
 #endif
   if (run("command -v nm").empty()) GTEST_SKIP() << "no nm on this machine";
-  for (const std::string isa : {"avx2", "avx512"}) {
+  for (const std::string isa : {"avx2", "avx512", "avx512_bf16"}) {
     const std::string object = std::string(ARTERY_KERNEL_OBJECTS) + "/build_" + isa + ".cc.o";
     const std::string text = run("nm -C '" + object + "'");
     ASSERT_NE(text.find("artery::tensor::ops::" + isa + "::kTable"), std::string::npos)

@@ -110,6 +110,9 @@ int main(int argc, char** argv) {
         Case{DType::kQ4_1, 8960, 1536},
         Case{DType::kQ4_1, 1536, 8960},
         Case{DType::kQ8_0, 1536, 8960},
+        Case{DType::kBF16, 1536, 1536},
+        Case{DType::kBF16, 8960, 1536},
+        Case{DType::kBF16, 1536, 8960},
         Case{DType::kF16, 1536, 1536},
         Case{DType::kQ4_K, 1536, 1536}}) {
     measure(*backend, c);

@@ -74,8 +74,10 @@ std::vector<double> bounds(const Problem& p) {
         variance += wk * wk * step * step / (127.0 * 127.0) / 12;
       }
       const double steps = static_cast<double>(p.k) / 4 + 8;
+      // Activations of BF16 products are rounded to 8 bits, and all of a row is one sum.
+      const double unit = p.type == DType::kBF16 ? 0x1p-9 / steps + 4 * 0x1p-24 : 0x1p-24;
       const double rounding =
-          0x1p-24 * steps * (magnitude + std::fabs(p.bias[static_cast<std::size_t>(n)]));
+          unit * steps * (magnitude + std::fabs(p.bias[static_cast<std::size_t>(n)]));
       bound.push_back(rounding + (is_int8(p.type) ? 8 * std::sqrt(variance) : 0) + 1e-30);
     }
   }

@@ -16,19 +16,22 @@ set(TENSOR_KERNEL_TESTS
   ops/attention_test.cc
   ops/elementwise_test.cc
   ops/golden_bits_test.cc
+  ops/matmul_bf16_test.cc
   ops/matmul_test.cc
   weights_test.cc)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND TENSOR_KERNEL_SOURCES ops/build_avx2.cc ops/build_avx512.cc)
+  list(APPEND TENSOR_KERNEL_SOURCES ops/build_avx2.cc ops/build_avx512.cc ops/build_avx512_bf16.cc)
   isa_source(avx2 ops/build_avx2.cc)
   isa_source(avx512 ops/build_avx512.cc)
+  isa_source(avx512 ops/build_avx512_bf16.cc)
+  set_property(SOURCE ops/build_avx512_bf16.cc APPEND PROPERTY COMPILE_OPTIONS -mavx512bf16)
   set_source_files_properties(fast_backend.cc PROPERTIES COMPILE_DEFINITIONS ARTERY_X86_KERNELS)
   list(APPEND TENSOR_KERNEL_TESTS ops/isa_symbols_test.cc)
   set_source_files_properties(ops/isa_symbols_test.cc PROPERTIES COMPILE_DEFINITIONS
     ARTERY_KERNEL_OBJECTS="${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/artery_tensor.dir/ops")
 endif()
 # Nothing there throws; without this an unoptimised object refers to the unwinder by a weak symbol.
-set_property(SOURCE ops/build_scalar.cc ops/build_avx2.cc ops/build_avx512.cc
+set_property(SOURCE ops/build_scalar.cc ops/build_avx2.cc ops/build_avx512.cc ops/build_avx512_bf16.cc
   APPEND PROPERTY COMPILE_OPTIONS -fno-exceptions)
 # The plain loops over 16 outputs become vector code only at this level; the order of sums stays.
 set_source_files_properties(reference_backend.cc PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")

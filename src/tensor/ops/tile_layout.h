@@ -2,7 +2,8 @@
 // Where things lie in a tile of 16 interleaved rows, for weights.cc, which packs, and the kernels,
 // which read. Values, any thread. No standard containers (included by objects with ISA flags).
 //
-// Float types: element k of the 16 rows back to back, k ascending.
+// F32, F16: element k of the 16 rows back to back, k ascending. BF16: elements 2 p and 2 p + 1 of
+// row 0, of row 1, ..., p ascending, zeros after an odd row length.
 // Q4_0, Q4_1, Q8_0: per block of 32 values, 16 f16 scales (Q4_1: then 16 f16 minimums) and the
 // quants. Quants come in vectors of 64 bytes: byte 4 i + j of vector g is value 4 g + j of row i.
 // Q8_0 has vectors 0 .. 7, each byte + 128. Q4 has four vectors; vector p holds value 4 p + j in
