@@ -2,38 +2,27 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 namespace artery::codec {
 
-TokenIndex::TokenIndex(const std::vector<std::string>& tokens, const std::vector<bool>& take)
-    : tokens_(&tokens) {
-  const auto count = static_cast<std::size_t>(std::count(take.begin(), take.end(), true));
-  slots_.assign(std::bit_ceil(std::max<std::size_t>(2 * count, 2)), -1);
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (!take[id]) continue;
-    std::size_t slot = std::hash<std::string_view>{}(tokens[id]) & mask;
-    bool known = false;
-    while (slots_[slot] >= 0 && !known) {
-      known = tokens[static_cast<std::size_t>(slots_[slot])] == tokens[id];
-      if (!known) slot = (slot + 1) & mask;
-    }
-    if (known) continue;
-    slots_[slot] = static_cast<TokenId>(id);
-    text_bytes_max_ = std::max(text_bytes_max_, tokens[id].size());
-  }
+TokenIndex::TokenIndex(std::size_t tokens, std::size_t bytes)
+    : slots_(std::bit_ceil(tokens + tokens / 2 + 2)), mask_(slots_.size() - 1) {
+  texts_.reserve(bytes);
 }
 
-TokenId TokenIndex::find(std::string_view text) const {
-  if (text.size() > text_bytes_max_) return -1;
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = std::hash<std::string_view>{}(text)&mask;
-  while (slots_[slot] >= 0) {
-    if ((*tokens_)[static_cast<std::size_t>(slots_[slot])] == text) return slots_[slot];
-    slot = (slot + 1) & mask;
-  }
-  return -1;
+void TokenIndex::add(std::string_view text, TokenId id) {
+  const std::uint64_t hash = hash_bytes(text);
+  std::size_t at = hash & mask_;
+  for (; slots_[at].id >= 0; at = (at + 1) & mask_)
+    if (slots_[at].tag == tag_of(hash, text.size()) && text_of(slots_[at]) == text) return;
+  slots_[at] = Slot{
+      tag_of(hash, text.size()),
+      id,
+      static_cast<std::uint32_t>(texts_.size()),
+      static_cast<std::uint32_t>(text.size()),
+  };
+  texts_.insert(texts_.end(), text.begin(), text.end());
+  text_bytes_max_ = std::max(text_bytes_max_, text.size());
 }
 
 }  // namespace artery::codec

@@ -17,6 +17,10 @@ Result<> check_vocab(const VocabData& data) {
     return fail(Code::kBadFile, "{} tokens are more than an id can name", count);
   if (data.kinds.size() != count)
     return fail(Code::kBadFile, "{} token types for {} tokens", data.kinds.size(), count);
+  std::uint64_t bytes = 0;
+  for (const std::string& token : data.tokens) bytes += token.size();
+  if (bytes > std::numeric_limits<std::uint32_t>::max())
+    return fail(Code::kBadFile, "the texts of the tokens are {} bytes, 4 GiB are the most", bytes);
   const bool needs_scores = data.model == TokenizerModel::kSentencePiece;
   if (data.scores.size() != count && (needs_scores || !data.scores.empty()))
     return fail(Code::kBadFile, "{} scores for {} tokens", data.scores.size(), count);

@@ -27,6 +27,8 @@ struct EncodeOptions {
   // stays text even with parse_special (FR-B7). Everything else about tokenization is as if they
   // were not marked.
   std::span<const ByteRange> literal = {};
+  // The slow twin, without tables and caches of whole words: for tests, which compare the two.
+  bool plain = false;
 };
 
 class Tokenizer {

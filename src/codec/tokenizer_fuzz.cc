@@ -62,6 +62,7 @@ std::string replaced(std::string_view bytes) {
 void check_text(const Tokenizer& tokenizer, std::string_view text, bool comes_back) {
   for (bool parse : {false, true}) {
     const auto ids = tokenizer.encode(text, {.parse_special = parse});
+    require(ids == tokenizer.encode(text, {.parse_special = parse, .plain = true}));
     const std::string decoded = tokenizer.decode(ids, false);
     if (comes_back) require(decoded == text);
     require(stream(tokenizer, ids) == replaced(decoded));
@@ -124,6 +125,12 @@ void check_vocabulary(Input input) {
   if (!made) return;
   const auto ids =
       (*made)->encode(input.rest(), {.add_special = true, .parse_special = (flags & 64) != 0});
+  require(
+      ids ==
+      (*made)->encode(
+          input.rest(), {.add_special = true, .parse_special = (flags & 64) != 0, .plain = true}
+      )
+  );
   (void)stream(**made, ids);
   (void)(*made)->decode(ids, true);
 }

@@ -146,15 +146,18 @@ std::vector<TokenId> merge_by_definition(const MergeTable& table, std::vector<To
 }
 
 TEST(WordMerger, EqualsTheDefinitionOnRandomTables) {
-  EXPECT_TRUE(rc::check("heap merges equal rescanning", [] {
+  EXPECT_TRUE(rc::check("both ways of merging equal rescanning", [] {
     MergeTable table(40);
     for (std::uint32_t rank = 0; rank < 40; ++rank)
       table.add(*rc::gen::inRange(0, 8), *rc::gen::inRange(0, 8), rank, *rc::gen::inRange(0, 12));
     auto word = *rc::gen::container<std::vector<TokenId>>(rc::gen::inRange(0, 6));
     const auto want = merge_by_definition(table, word);
     WordMerger merger(table);
-    merger.merge(word);
-    RC_ASSERT(word == want);
+    auto by_heap = word;
+    merger.merge_by_heap(by_heap);
+    RC_ASSERT(by_heap == want);
+    if (word.size() <= WordMerger::kShort) merger.merge_short(word);
+    RC_ASSERT(word == want || word.size() > WordMerger::kShort);
   }));
 }
 
@@ -222,21 +225,47 @@ TEST(SentencePiece, ScoresThatAreNoNumbersStillOrder) {
   EXPECT_EQ(t->decode(t->encode("hello world", {}), false), "hello world");
 }
 
-// Words are taken one by one where no piece has a space behind another character. One such piece,
-// of characters that no text here has, turns that off.
-TEST(SentencePiece, WordByWordEqualsTheWholeTextAtOnce) {
-  const auto by_word = make(small_sentence_piece_vocab());
+// The plain twin merges a whole text at once, without tables and caches.
+TEST(Tokenizer, FastEqualsPlain) {
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  for (const char* pre : {"gpt-2", "smollm", "qwen2", "llama-bpe", "default"}) {
+    VocabData data = small_byte_level_vocab(pre);
+    // A token that no merge makes, and one that merges make otherwise than its text says.
+    add_token(data, "xyz", TokenKind::kNormal);
+    add_token(data, "lle", TokenKind::kNormal);
+    data.merges.push_back("l le");
+    data.tokens['X'] = "(none)";
+    all.push_back(make(data));
+  }
+  all.push_back(make(small_sentence_piece_vocab()));
   VocabData data = small_sentence_piece_vocab();
-  add_token(data, "#\xE2\x96\x81#", TokenKind::kNormal);
-  const auto at_once = make(data);
+  add_token(data, "d\xE2\x96\x81w", TokenKind::kNormal, 1);  // words hang together
+  add_token(data, "\xC3\xA9\xC3\xA9", TokenKind::kNormal);
+  all.push_back(make(data));
   EXPECT_TRUE(rc::check([&] {
-    const auto parts = *rc::gen::container<std::vector<std::string>>(
-        rc::gen::element<std::string>(" ", " ", "w", "or", "l", "d", "he", "\xC3\xA9", "\xE2")
-    );
+    const auto parts = *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
+        " ",
+        " ",
+        "w",
+        "or",
+        "l",
+        "d",
+        "he",
+        "hello",
+        "xyz",
+        "lle",
+        "X",
+        "aaa",
+        "1",
+        "\xC3\xA9",
+        "\xE2",
+        "[TABLE]",
+        "<tool>"
+    ));
     std::string text;
     for (int copies = *rc::gen::inRange(1, 40); copies > 0; --copies)
       for (const std::string& part : parts) text += part;
-    RC_ASSERT(by_word->encode(text, {}) == at_once->encode(text, {}));
+    for (const auto& t : all) RC_ASSERT(t->encode(text, {}) == t->encode(text, {.plain = true}));
   }));
 }
 

@@ -35,13 +35,6 @@ CharClass classify_code(char32_t code) {
   }
 }
 
-std::array<CharClass, 128> make_ascii_classes() {
-  std::array<CharClass, 128> classes{};
-  for (std::size_t i = 0; i < classes.size(); ++i)
-    classes[i] = classify_code(static_cast<char32_t>(i));
-  return classes;
-}
-
 // What may follow a lead byte: length of the character and the range of its second byte.
 struct LeadByte {
   std::uint8_t bytes, low, high;
@@ -62,12 +55,36 @@ int combining_class(char32_t code) {
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
 }
 
+struct CodeRange {
+  char32_t first, last;
+};
+
 // Characters that NFC neither changes nor joins to what stands before them, by ranges that hold for
-// every version of Unicode: Latin up to U+02FF, kana letters, unified ideographs, Hangul syllables.
+// every version of Unicode: Latin up to U+02FF, Cyrillic letters, punctuation, arrows and
+// mathematics, boxes and symbols, CJK punctuation, kana letters, unified ideographs, Hangul
+// syllables, full-width forms, pictographs.
+constexpr std::array<CodeRange, 14> kStable{{
+    {0x0000, 0x02FF},
+    {0x0400, 0x0482},
+    {0x048A, 0x052F},
+    {0x2010, 0x2027},
+    {0x2030, 0x205E},
+    {0x2190, 0x2328},
+    {0x2500, 0x27BF},
+    {0x3000, 0x3029},
+    {0x3041, 0x3096},
+    {0x30A1, 0x30FA},
+    {0x3400, 0x4DBF},
+    {0x4E00, 0x9FFF},
+    {0xAC00, 0xD7A3},
+    {0xFF01, 0xFF60},
+}};
+
 bool surely_stable(char32_t code) {
-  return code < 0x300 || (code >= 0x3041 && code <= 0x3096) || (code >= 0x30A1 && code <= 0x30FA) ||
-         (code >= 0x3400 && code <= 0x4DBF) || (code >= 0x4E00 && code <= 0x9FFF) ||
-         (code >= 0xAC00 && code <= 0xD7A3) || (code >= 0x1F300 && code <= 0x1FAFF);
+  if (code < 0x300 || (code >= 0x1F300 && code <= 0x1FAFF)) return true;
+  for (const CodeRange& range : kStable)
+    if (code <= range.last) return code >= range.first;
+  return false;
 }
 
 void append_decomposed(char32_t code, std::vector<utf8proc_int32_t>& out) {
@@ -117,10 +134,14 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   write_back(codes.size());
 }
 
-void append_nfc(const std::vector<char32_t>& stretch, std::string& out) {
-  std::vector<utf8proc_int32_t> codes;
-  codes.reserve(stretch.size() + stretch.size() / 2);
-  for (char32_t code : stretch) append_decomposed(code, codes);
+// Appends the NFC of a valid text. `codes` is memory to be used again.
+void append_nfc(std::string_view text, std::vector<utf8proc_int32_t>& codes, std::string& out) {
+  codes.clear();
+  for (std::size_t pos = 0; pos < text.size();) {
+    const Utf8Char c = decode_utf8(text, pos);
+    append_decomposed(c.code, codes);
+    pos += c.bytes;
+  }
   order_marks(codes);
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
   const utf8proc_ssize_t count =
@@ -129,13 +150,43 @@ void append_nfc(const std::vector<char32_t>& stretch, std::string& out) {
     append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
 }
 
-bool needs_nfc(std::string_view text) {
-  for (std::size_t pos = 0; pos < text.size();) {
+// Past the ASCII characters at `pos`, or some of them.
+std::size_t skip_ascii(std::string_view text, std::size_t pos) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080U;
+  for (std::uint64_t eight = 0; text.size() - pos >= sizeof eight; pos += sizeof eight) {
+    std::memcpy(&eight, text.data() + pos, sizeof eight);
+    if ((eight & kHighBits) != 0) break;
+  }
+  return pos;
+}
+
+// A part of a text that NFC may change and that depends on nothing around it: characters that are
+// not surely stable, with the stable one before them, which they may join.
+struct Unstable {
+  std::size_t begin, end;  // begin == end: none
+};
+
+Unstable next_unstable(std::string_view text, std::size_t pos) {
+  const auto unstable = [](const Utf8Char& c) {
+    return c.state == Utf8State::kValid && !surely_stable(c.code);
+  };
+  std::size_t base = pos;  // where the character before `pos` begins, if it is valid
+  while (true) {
+    const std::size_t after = skip_ascii(text, pos);
+    if (after > pos) base = after - 1;
+    pos = after;
+    if (pos >= text.size()) return {pos, pos};
     const Utf8Char c = decode_utf8(text, pos);
-    if (c.state == Utf8State::kValid && !surely_stable(c.code)) return true;
+    if (unstable(c)) break;
+    base = c.state == Utf8State::kValid ? pos : pos + c.bytes;
     pos += c.bytes;
   }
-  return false;
+  while (pos < text.size()) {
+    const Utf8Char c = decode_utf8(text, pos);
+    if (!unstable(c)) break;
+    pos += c.bytes;
+  }
+  return {base, pos};
 }
 
 }  // namespace
@@ -177,9 +228,8 @@ void append_utf8(std::string& out, char32_t code) {
 }
 
 ClassifiedChar classify(std::string_view text, std::size_t pos) {
-  static const std::array<CharClass, 128> ascii = make_ascii_classes();
   const auto first = static_cast<std::uint8_t>(text[pos]);
-  if (first < 0x80) return {ascii[first], 1};
+  if (first < 0x80) return {kAsciiClasses[first], 1};
   const Utf8Char c = decode_utf8(text, pos);
   if (c.state != Utf8State::kValid) return {CharClass::kOther, 1};
   return {classify_code(c.code), c.bytes};
@@ -201,25 +251,19 @@ bool is_punctuation(char32_t code) {
 }
 
 std::string_view to_nfc(std::string_view text, std::string& buffer) {
-  if (!needs_nfc(text)) return text;
+  Unstable part = next_unstable(text, 0);
+  if (part.begin == part.end) return text;
   buffer.clear();
   buffer.reserve(text.size());
-  std::vector<char32_t> stretch;
-  const auto flush = [&] {
-    append_nfc(stretch, buffer);
-    stretch.clear();
-  };
-  for (std::size_t pos = 0; pos < text.size();) {
-    const Utf8Char c = decode_utf8(text, pos);
-    if (c.state == Utf8State::kValid) {
-      stretch.push_back(c.code);
-    } else {
-      flush();
-      buffer.append(text, pos, c.bytes);
-    }
-    pos += c.bytes;
+  std::vector<utf8proc_int32_t> codes;
+  std::size_t done = 0;
+  while (part.begin != part.end) {
+    buffer += text.substr(done, part.begin - done);
+    append_nfc(text.substr(part.begin, part.end - part.begin), codes, buffer);
+    done = part.end;
+    part = next_unstable(text, done);
   }
-  flush();
+  buffer += text.substr(done);
   return buffer;
 }
 

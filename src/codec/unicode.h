@@ -2,6 +2,7 @@
 // UTF-8 and the few facts of Unicode that tokenizers need. Owns nothing, pure functions, any
 // thread. Text from clients may be any bytes: nothing here assumes valid UTF-8.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,6 +39,18 @@ struct ClassifiedChar {
   CharClass char_class = CharClass::kOther;
   std::uint8_t bytes = 1;
 };
+
+inline constexpr std::array<CharClass, 128> kAsciiClasses = [] {
+  std::array<CharClass, 128> classes{};
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const bool letter = (i >= 'a' && i <= 'z') || (i >= 'A' && i <= 'Z');
+    classes[i] = letter                            ? CharClass::kLetter
+                 : i >= '0' && i <= '9'            ? CharClass::kNumber
+                 : i == ' ' || (i >= 9 && i <= 13) ? CharClass::kSpace
+                                                   : CharClass::kOther;
+  }
+  return classes;
+}();
 
 // The class of the character at `pos` < text.size(). Invalid bytes count one by one.
 ClassifiedChar classify(std::string_view text, std::size_t pos);

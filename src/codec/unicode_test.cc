@@ -1,9 +1,13 @@
 #include "codec/unicode.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <utf8proc.h>
 
+#include <cstdlib>
 #include <ctime>
 #include <string>
+#include <vector>
 
 namespace artery::codec {
 namespace {
@@ -88,6 +92,51 @@ TEST(ToNfc, ComposesOrdersAndKeepsInvalidBytes) {
     std::string buffer;
     EXPECT_EQ(to_nfc(c.in, buffer), c.out) << testing::PrintToString(c.in);
   }
+}
+
+// The library over the whole text at once, without a guess at what cannot change.
+std::string nfc_by_library(const std::string& text) {
+  utf8proc_uint8_t* made = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(text.size()),
+      &made,
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE)
+  );
+  EXPECT_GE(bytes, 0);
+  std::string out(reinterpret_cast<const char*>(made), static_cast<std::size_t>(bytes));
+  std::free(made);
+  return out;
+}
+
+TEST(ToNfc, EveryCharacterAsInTheLibrary) {
+  for (char32_t code = 1; code <= 0x10FFFF; ++code) {
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    std::string text = "ae";
+    append_utf8(text, code);
+    text += "o";
+    append_utf8(text, code);
+    append_utf8(text, 0x301);
+    append_utf8(text, code);
+    std::string buffer;
+    ASSERT_EQ(to_nfc(text, buffer), nfc_by_library(text)) << std::hex << std::uint32_t{code};
+  }
+}
+
+TEST(ToNfc, RandomTextsAsInTheLibrary) {
+  EXPECT_TRUE(rc::check([] {
+    const auto codes = *rc::gen::container<std::vector<char32_t>>(rc::gen::oneOf(
+        rc::gen::element<char32_t>(
+            'e', ' ', 0xE9, 0x301, 0x323, 0x338, 0x2190, 0x3D, 0x304B, 0x3099
+        ),
+        rc::gen::element<char32_t>(0x1112, 0x1161, 0x11AB, 0xD55C, 0x212B, 0x958, 0x4E2D, 0x1F600),
+        rc::gen::inRange<char32_t>(0x300, 0x370),
+        rc::gen::inRange<char32_t>(0x900, 0xE00)
+    ));
+    std::string text, buffer;
+    for (char32_t code : codes) append_utf8(text, code);
+    RC_ASSERT(std::string(to_nfc(text, buffer)) == nfc_by_library(text));
+  }));
 }
 
 TEST(ToNfc, LongRunsOfMarksTakeNoSquareTime) {

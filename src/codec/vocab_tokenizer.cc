@@ -8,22 +8,16 @@ namespace artery::codec {
 VocabTokenizer::VocabTokenizer(VocabData data) : data_(std::move(data)) {
   for (std::size_t id = 0; id < data_.tokens.size(); ++id)
     if (is_hidden(id)) special_.add(data_.tokens[id], static_cast<TokenId>(id), true);
+  piece_starts_.reserve(data_.tokens.size() + 1);
 }
 
 bool VocabTokenizer::is_hidden(std::size_t id) const {
   return is_kind(id, TokenKind::kControl) || is_kind(id, TokenKind::kUnknown);
 }
 
-void VocabTokenizer::set_pieces(const std::vector<std::string>& pieces) {
-  std::size_t bytes = 0;
-  for (const std::string& piece : pieces) bytes += piece.size();
-  piece_bytes_.reserve(bytes);
-  piece_starts_.reserve(pieces.size() + 1);
-  for (const std::string& piece : pieces) {
-    piece_starts_.push_back(piece_bytes_.size());
-    piece_bytes_ += piece;
-  }
-  piece_starts_.push_back(piece_bytes_.size());
+void VocabTokenizer::add_piece(std::string_view bytes) {
+  piece_bytes_ += bytes;
+  piece_starts_.push_back(static_cast<std::uint32_t>(piece_bytes_.size()));
 }
 
 std::string_view VocabTokenizer::piece(TokenId id) const {
@@ -45,7 +39,7 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
     while (!literal.empty() && literal.front().end <= pos) literal = literal.subspan(1);
     const SpecialMatch match = special_.find(text, pos, options.parse_special, literal);
     if (match.begin > pos) {
-      encode_text(text.substr(pos, match.begin - pos), after_control, ids);
+      encode_text(text.substr(pos, match.begin - pos), {after_control, options.plain}, ids);
       after_control = false;
     }
     if (match.id >= 0) {

@@ -3,6 +3,7 @@
 // kind adds how plain text becomes tokens. Immutable after construction, any thread.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,22 +23,25 @@ class VocabTokenizer : public Tokenizer {
  protected:
   explicit VocabTokenizer(VocabData data);
 
-  // Appends the tokens of `text`, which holds no special token to be parsed. `after_control`: it
-  // stands at the start of the whole text or right behind a control token.
-  virtual void encode_text(std::string_view text, bool after_control, std::vector<TokenId>& ids)
-      const = 0;
+  struct Place {
+    bool after_control;  // at the start of the whole text or right behind a control token
+    bool plain;          // EncodeOptions::plain
+  };
+  // Appends the tokens of `text`, which holds no special token to be parsed.
+  virtual void encode_text(std::string_view text, Place place, std::vector<TokenId>& ids) const = 0;
 
   bool is_kind(std::size_t id, TokenKind kind) const { return data_.kinds[id] == kind; }
   // Control and unknown tokens: matched only where asked for, never made by merges.
   bool is_hidden(std::size_t id) const;
-  void set_pieces(const std::vector<std::string>& pieces);
+  // Called once for each id, ascending.
+  void add_piece(std::string_view bytes);
 
   VocabData data_;
   SpecialTokens special_;  // matched in the text as it comes
 
  private:
-  std::string piece_bytes_;                // all pieces, one after the other
-  std::vector<std::size_t> piece_starts_;  // [tokens + 1]
+  std::string piece_bytes_;                        // all pieces, one after the other
+  std::vector<std::uint32_t> piece_starts_ = {0};  // [tokens + 1]
 };
 
 }  // namespace artery::codec

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -18,16 +18,17 @@ class WordCache {
  public:
   // Short texts get none: filling it would cost more than it saves.
   explicit WordCache(std::size_t text_bytes)
-      : entries_(text_bytes < kTextBytesMin ? 0 : std::bit_ceil(std::min(text_bytes / 8, kMax))) {}
+      : size_(text_bytes < kTextBytesMin ? 0 : std::bit_ceil(std::min(text_bytes / 8, kMax))) {}
 
   struct Entry {
     std::string_view word;
     std::size_t first = 0, count = 0;
   };
-  // The place for `word`, which is not empty; nullptr when it is not worth keeping.
-  Entry* place(std::string_view word) {
-    if (entries_.empty() || word.size() > kWordBytesMax) return nullptr;
-    return &entries_[std::hash<std::string_view>{}(word) & (entries_.size() - 1)];
+  // The place for `word`, which is not empty, by its hash; nullptr when it is not worth keeping.
+  Entry* place(std::string_view word, std::uint64_t hash) {
+    if (size_ == 0 || word.size() > kWordBytesMax) return nullptr;
+    if (entries_.empty()) entries_.resize(size_);
+    return &entries_[hash & (size_ - 1)];
   }
 
   // Repeats the tokens of `word` when `place` has it.
@@ -38,8 +39,9 @@ class WordCache {
   }
 
  private:
-  static constexpr std::size_t kTextBytesMin = 256, kMax = 4096, kWordBytesMax = 64;
-  std::vector<Entry> entries_;
+  static constexpr std::size_t kTextBytesMin = 256, kMax = 16384, kWordBytesMax = 128;
+  std::size_t size_;
+  std::vector<Entry> entries_;  // [size_] once one is asked for
 };
 
 }  // namespace artery::codec

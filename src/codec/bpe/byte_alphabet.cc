@@ -39,17 +39,24 @@ std::string visible_byte(std::uint8_t byte) {
   return out;
 }
 
-std::string bytes_of_visible(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+void bytes_of_visible(std::string_view text, std::string& out) {
+  out.clear();
   for (std::size_t pos = 0; pos < text.size();) {
     const Utf8Char c = decode_utf8(text, pos);
     const bool known =
         c.state == Utf8State::kValid && c.code < kCodesMax && kAlphabet.byte_of[c.code] >= 0;
-    if (!known) return std::string(text);
+    if (!known) {
+      out = text;
+      return;
+    }
     out.push_back(static_cast<char>(kAlphabet.byte_of[c.code]));
     pos += c.bytes;
   }
+}
+
+std::string bytes_of_visible(std::string_view text) {
+  std::string out;
+  bytes_of_visible(text, out);
   return out;
 }
 

@@ -15,5 +15,7 @@ std::string visible_byte(std::uint8_t byte);
 // The bytes that a token stands for; a text with any character outside the alphabet stands for
 // itself.
 std::string bytes_of_visible(std::string_view text);
+// The same into `out`, whose memory is used again.
+void bytes_of_visible(std::string_view text, std::string& out);
 
 }  // namespace artery::codec

@@ -1,6 +1,7 @@
 #include "codec/bpe/byte_level_bpe.h"
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,9 @@
 #include "codec/bpe/byte_alphabet.h"
 #include "codec/bpe/merge_table.h"
 #include "codec/bpe/pre_tokenizer.h"
+#include "codec/bpe/word_scanner.h"
+#include "codec/byte_hash.h"
+#include "codec/single_tokens.h"
 #include "codec/token_index.h"
 #include "codec/unicode.h"
 #include "codec/vocab_tokenizer.h"
@@ -25,78 +29,116 @@ class ByteLevelBpe final : public VocabTokenizer {
   ByteLevelBpe(VocabData data, PreTokenizer pre)
       : VocabTokenizer(std::move(data)),
         pre_(pre),
-        words_(data_.tokens, mergeable()),
-        merges_(data_.merges.size()) {
-    std::vector<std::string> pieces(data_.tokens.size());
-    for (std::size_t id = 0; id < pieces.size(); ++id) {
+        texts_(data_.tokens.size(), text_bytes()),
+        words_(data_.tokens.size(), text_bytes()),
+        merges_(data_.merges.size()),
+        singles_(data_.tokens.size()) {
+    std::string bytes;
+    for (std::size_t id = 0; id < data_.tokens.size(); ++id) {
+      const std::string& text = data_.tokens[id];
+      const auto token = static_cast<TokenId>(id);
       // Control and user-defined tokens are stored as they are read, not in the alphabet.
       const bool as_is = is_hidden(id) || is_kind(id, TokenKind::kUserDefined);
-      pieces[id] = as_is ? data_.tokens[id] : bytes_of_visible(data_.tokens[id]);
-      if (is_kind(id, TokenKind::kUserDefined))
-        special_.add(data_.tokens[id], static_cast<TokenId>(id), false);
+      if (as_is) {
+        bytes = text;
+      } else {
+        bytes_of_visible(text, bytes);
+      }
+      add_piece(bytes);
+      if (is_kind(id, TokenKind::kUserDefined)) special_.add(text, token, false);
+      if (is_hidden(id)) continue;  // those come from parsing only
+      texts_.add(text, token);
+      if (!bytes.empty()) words_.add(bytes, token);
     }
-    set_pieces(pieces);
     for (std::size_t byte = 0; byte < 256; ++byte)
-      byte_tokens_[byte] = words_.find(visible_byte(static_cast<std::uint8_t>(byte)));
+      byte_tokens_[byte] = texts_.find(visible_byte(static_cast<std::uint8_t>(byte)));
   }
 
   Result<> read_merges() {
+    std::string both;
     for (std::size_t rank = 0; rank < data_.merges.size(); ++rank) {
       const std::string_view merge = data_.merges[rank];
       const std::size_t space = merge.find(' ', 1);
       if (merge.empty() || space == std::string_view::npos || space + 1 == merge.size())
         return fail(Code::kBadFile, "merge {} '{}' has no space between two tokens", rank, merge);
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-      const TokenId left_id = words_.find(left), right_id = words_.find(right);
-      const TokenId joined = words_.find(std::string(left).append(right));
+      both.assign(left).append(right);
+      const TokenId left_id = texts_.find(left), right_id = texts_.find(right);
+      const TokenId joined = texts_.find(both);
       // A merge of texts that are no tokens can never apply.
       if (left_id < 0 || right_id < 0 || joined < 0) continue;
       merges_.add(left_id, right_id, static_cast<std::uint32_t>(rank), joined);
     }
+    if (!pre_.whole_words) texts_ = TokenIndex(0, 0);  // only find_whole() asks later
     return {};
   }
 
  protected:
-  void encode_text(std::string_view text, bool, std::vector<TokenId>& ids) const override {
+  void encode_text(std::string_view text, Place place, std::vector<TokenId>& ids) const override {
     std::string normalized;
     if (pre_.nfc) text = to_nfc(text, normalized);
-    std::vector<std::string_view> words;
-    split_words(pre_.rule, text, words);
-    WordCache cache(text.size());
-    WordMerger merger(merges_);
-    std::vector<TokenId> word_ids;
-    for (std::string_view word : words) {
-      WordCache::Entry* place = cache.place(word);
-      if (WordCache::append_known(place, word, ids)) continue;
-      const std::size_t first = ids.size();
-      for (; word.size() > kWordBytesMax; word.remove_prefix(kWordBytesMax))
-        encode_word(word.substr(0, kWordBytesMax), merger, word_ids, ids);
-      encode_word(word, merger, word_ids, ids);
-      if (place != nullptr) *place = {word, first, ids.size() - first};
+    Merging merging(merges_, text.size());
+    if (place.plain) {
+      std::vector<std::string_view> words;
+      split_words(pre_.rule, text, words);
+      for (std::string_view word : words) merge_word<true>(word, merging, ids);
+      return;
     }
+    for_each_word(pre_.rule, text, [&](std::string_view word) {
+      const std::uint64_t hash = hash_bytes(word);
+      const TokenId whole = words_.find(word, hash);
+      if (singles_.known(whole)) {
+        ids.push_back(whole);
+        return;
+      }
+      const std::size_t first = ids.size();
+      encode_known_or_merge(word, hash, merging, ids);
+      if (ids.size() == first + 1 && ids.back() == whole) singles_.note(whole);
+    });
   }
 
  private:
-  // Control and unknown tokens come from parsing only.
-  std::vector<bool> mergeable() const {
-    std::vector<bool> take(data_.tokens.size());
-    for (std::size_t id = 0; id < take.size(); ++id) take[id] = !is_hidden(id);
-    return take;
+  // What one call needs; memory is kept from word to word.
+  struct Merging {
+    Merging(const MergeTable& merges, std::size_t text_bytes) : merger(merges), cache(text_bytes) {}
+    WordMerger merger;
+    WordCache cache;
+    std::vector<TokenId> word_ids;
+  };
+
+  std::size_t text_bytes() const {
+    std::size_t bytes = 0;
+    for (const std::string& text : data_.tokens) bytes += text.size();
+    return bytes;
   }
 
-  void encode_word(
-      std::string_view word,
-      WordMerger& merger,
-      std::vector<TokenId>& word_ids,
-      std::vector<TokenId>& ids
+  void encode_known_or_merge(
+      std::string_view word, std::uint64_t hash, Merging& merging, std::vector<TokenId>& ids
   ) const {
+    WordCache::Entry* place = merging.cache.place(word, hash);
+    if (WordCache::append_known(place, word, ids)) return;
+    const std::size_t first = ids.size();
+    merge_word<false>(word, merging, ids);
+    if (place != nullptr) *place = {word, first, ids.size() - first};
+  }
+
+  template <bool kPlain>
+  void merge_word(std::string_view word, Merging& merging, std::vector<TokenId>& ids) const {
+    for (; word.size() > kWordBytesMax; word.remove_prefix(kWordBytesMax))
+      merge_part<kPlain>(word.substr(0, kWordBytesMax), merging, ids);
+    merge_part<kPlain>(word, merging, ids);
+  }
+
+  template <bool kPlain>
+  void merge_part(std::string_view word, Merging& merging, std::vector<TokenId>& ids) const {
     if (pre_.whole_words) {
-      const TokenId whole = find_word(word);
+      const TokenId whole = find_whole(word);
       if (whole >= 0) {
         ids.push_back(whole);
         return;
       }
     }
+    std::vector<TokenId>& word_ids = merging.word_ids;
     word_ids.clear();
     for (char c : word) {
       // A byte that the vocabulary lacks vanishes, and its neighbours meet: what the Hugging Face
@@ -104,20 +146,26 @@ class ByteLevelBpe final : public VocabTokenizer {
       const TokenId id = byte_tokens_[static_cast<std::uint8_t>(c)];
       if (id >= 0) word_ids.push_back(id);
     }
-    merger.merge(word_ids);
+    if constexpr (kPlain) {
+      merging.merger.merge_by_heap(word_ids);
+    } else {
+      merging.merger.merge(word_ids);
+    }
     ids.insert(ids.end(), word_ids.begin(), word_ids.end());
   }
 
-  TokenId find_word(std::string_view word) const {
-    if (word.size() > words_.text_bytes_max()) return -1;
+  TokenId find_whole(std::string_view word) const {
+    if (word.size() > texts_.text_bytes_max()) return -1;
     std::string visible;
     for (char c : word) visible += visible_byte(static_cast<std::uint8_t>(c));
-    return words_.find(visible);
+    return texts_.find(visible);
   }
 
   PreTokenizer pre_;
-  TokenIndex words_;
+  TokenIndex texts_;  // as the vocabulary has them
+  TokenIndex words_;  // as texts have them
   MergeTable merges_;
+  SingleTokens singles_;
   std::array<TokenId, 256> byte_tokens_{};
 };
 

@@ -1,6 +1,7 @@
 #include "codec/bpe/merge_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <functional>
 
@@ -9,46 +10,38 @@ namespace {
 
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
-std::uint64_t pair_key(TokenId left, TokenId right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
-         static_cast<std::uint32_t>(right);
-}
-
 }  // namespace
 
 MergeTable::MergeTable(std::size_t merges_max)
-    : slots_(std::bit_ceil(merges_max + merges_max / 2 + 2)) {}
-
-// The finalizer of MurmurHash3 (public domain): ids are small and dense, so their bits must be
-// spread.
-std::size_t MergeTable::slot_of(std::uint64_t pair) const {
-  pair ^= pair >> 33;
-  pair *= 0xFF51AFD7ED558CCDULL;
-  pair ^= pair >> 33;
-  pair *= 0xC4CEB9FE1A85EC53ULL;
-  pair ^= pair >> 33;
-  std::size_t slot = pair & (slots_.size() - 1);
-  return slot;
-}
+    : slots_(std::bit_ceil(merges_max + merges_max / 2 + 2)), mask_(slots_.size() - 1) {}
 
 void MergeTable::add(TokenId left, TokenId right, std::uint32_t rank, TokenId joined) {
-  const std::uint64_t key = pair_key(left, right);
-  std::size_t slot = slot_of(key);
-  while (slots_[slot].pair != kEmpty) {
-    if (slots_[slot].pair == key) return;
-    slot = (slot + 1) & (slots_.size() - 1);
-  }
-  slots_[slot] = Slot{key, Merge{rank, joined}};
+  const std::uint64_t pair = pair_key(left, right);
+  std::size_t at = slot_of(pair);
+  for (; slots_[at].pair != kEmpty; at = (at + 1) & mask_)
+    if (slots_[at].pair == pair) return;
+  slots_[at] = Slot{pair, Merge{rank, joined}};
 }
 
-MergeTable::Merge MergeTable::find(TokenId left, TokenId right) const {
-  const std::uint64_t key = pair_key(left, right);
-  std::size_t slot = slot_of(key);
-  while (slots_[slot].pair != kEmpty) {
-    if (slots_[slot].pair == key) return slots_[slot].merge;
-    slot = (slot + 1) & (slots_.size() - 1);
+void WordMerger::merge_short(std::vector<TokenId>& word) const {
+  if (word.size() < 2) return;
+  std::array<MergeTable::Merge, kShort> merges;  // of each symbol with the next
+  std::size_t last = word.size() - 1;
+  for (std::size_t i = 0; i < last; ++i) merges[i] = table_->find(word[i], word[i + 1]);
+  for (; last > 0; --last) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < last; ++i)
+      if (merges[i].rank < merges[best].rank) best = i;
+    if (merges[best].rank == MergeTable::kNoRank) break;
+    word[best] = merges[best].joined;
+    for (std::size_t i = best + 1; i < last; ++i) {
+      word[i] = word[i + 1];
+      merges[i] = merges[i + 1];
+    }
+    if (best + 1 < last) merges[best] = table_->find(word[best], word[best + 1]);
+    if (best > 0) merges[best - 1] = table_->find(word[best - 1], word[best]);
   }
-  return {};
+  word.resize(last + 1);
 }
 
 // Looks up the pair that starts at `at` and queues it.
@@ -64,7 +57,7 @@ void WordMerger::rate(std::uint32_t at) {
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-void WordMerger::merge(std::vector<TokenId>& word) {
+void WordMerger::merge_by_heap(std::vector<TokenId>& word) {
   if (word.size() < 2) return;
   const auto count = static_cast<std::uint32_t>(word.size());
   symbols_.resize(count);

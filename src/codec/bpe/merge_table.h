@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "codec/byte_hash.h"
 
 namespace artery::codec {
 
@@ -21,7 +22,13 @@ class MergeTable {
   explicit MergeTable(std::size_t merges_max);
   // Of a pair given twice the first stays. At most `merges_max` calls; ids are >= 0.
   void add(TokenId left, TokenId right, std::uint32_t rank, TokenId joined);
-  Merge find(TokenId left, TokenId right) const;
+  Merge find(TokenId left, TokenId right) const {
+    const std::uint64_t pair = pair_key(left, right);
+    for (std::size_t at = slot_of(pair);; at = (at + 1) & mask_) {
+      if (slots_[at].pair == pair) return slots_[at].merge;
+      if (slots_[at].pair == kEmpty) return {};
+    }
+  }
 
  private:
   struct Slot {
@@ -29,8 +36,16 @@ class MergeTable {
     Merge merge;
   };
   static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
-  std::size_t slot_of(std::uint64_t pair) const;
-  std::vector<Slot> slots_;  // open addressing, a power of two
+  static std::uint64_t pair_key(TokenId left, TokenId right) {
+    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+           static_cast<std::uint32_t>(right);
+  }
+  // Ids are small and dense, so their bits must be spread.
+  std::size_t slot_of(std::uint64_t pair) const {
+    return internal::folded_product(pair ^ 0xD6E8FEB86659FD93U, 0x9E3779B97F4A7C15U) & mask_;
+  }
+  std::vector<Slot> slots_;  // open addressing, a power of two, never full
+  std::size_t mask_;
 };
 
 // Joins the tokens of one word until no pair is in the table: lowest rank first, of equal ranks the
@@ -39,7 +54,15 @@ class WordMerger {
  public:
   explicit WordMerger(const MergeTable& table) : table_(&table) {}
   // `word` [symbols], fewer than 2^32; joined in place.
-  void merge(std::vector<TokenId>& word);
+  void merge(std::vector<TokenId>& word) {
+    word.size() <= kShort ? merge_short(word) : merge_by_heap(word);
+  }
+
+  // The two ways of merge(), with equal results: looking for the lowest rank anew for each merge,
+  // for at most kShort symbols; and n log n for any number.
+  static constexpr std::size_t kShort = 40;
+  void merge_short(std::vector<TokenId>& word) const;
+  void merge_by_heap(std::vector<TokenId>& word);
 
  private:
   struct Symbol {

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include <string>
 #include <vector>
+
+#include "codec/bpe/word_scanner.h"
 
 namespace artery::codec {
 namespace {
@@ -58,28 +61,61 @@ TEST(SplitWords, InvalidBytesAreOfClassOther) {
   EXPECT_THAT(words(SplitRule::kQwen2, "\xE4\xB8"), ElementsAre("\xE4\xB8"));
 }
 
+constexpr SplitRule kRules[] = {
+    SplitRule::kGpt2, SplitRule::kSmolLm, SplitRule::kQwen2, SplitRule::kLlama3, SplitRule::kDefault
+};
+
+std::vector<std::string> scanned(SplitRule rule, std::string_view text) {
+  std::vector<std::string> out;
+  for_each_word(rule, text, [&](std::string_view word) { out.emplace_back(word); });
+  return out;
+}
+
 TEST(SplitWords, JoinedTheyAreTheText) {
-  const SplitRule rules[] = {
-      SplitRule::kGpt2,
-      SplitRule::kSmolLm,
-      SplitRule::kQwen2,
-      SplitRule::kLlama3,
-      SplitRule::kDefault
-  };
   const std::string parts[] = {" ", "\n", "\r", "\t", "a", "1", "'", "s", "!", "\xC3\xA9", "\xFF"};
   // Every text of four parts.
   for (std::size_t n = 0; n < 11 * 11 * 11 * 11; ++n) {
     std::string text;
     for (std::size_t rest = n, i = 0; i < 4; ++i, rest /= 11) text += parts[rest % 11];
-    for (SplitRule rule : rules) {
+    for (SplitRule rule : kRules) {
+      const std::vector<std::string> all = words(rule, text);
       std::string joined;
-      for (const std::string& word : words(rule, text)) {
+      for (const std::string& word : all) {
         ASSERT_FALSE(word.empty());
         joined += word;
       }
       ASSERT_EQ(joined, text);
+      ASSERT_EQ(scanned(rule, text), all);
     }
   }
+}
+
+TEST(WordScanner, EqualsSplitWords) {
+  EXPECT_TRUE(rc::check([] {
+    const auto parts = *rc::gen::container<std::vector<std::string>>(rc::gen::oneOf(
+        rc::gen::element<std::string>(
+            " ", "  ", "\n", "\r\n", "\t", "\xC2\xA0", "\xE3\x80\x80", "\xC2\x85", "\x1C"
+        ),
+        rc::gen::element<std::string>(
+            "'", "'s", "'LL", "'re", "'Ve", "'\xC5\xBF", "'l", "'m", "'d", "'T"
+        ),
+        rc::gen::element<std::string>(
+            "a",
+            "Zz",
+            "1",
+            "234",
+            "\xC2\xBD",
+            "\xE2\x85\xA7",
+            "\xC3\xA9",
+            "\xE4\xB8\xAD",
+            "\xCC\x81"
+        ),
+        rc::gen::element<std::string>("!", "?!", "_", "$", "<|", "\xE2\x80\x94", "\xFF", "\xE4\xB8")
+    ));
+    std::string text;
+    for (const std::string& part : parts) text += part;
+    for (SplitRule rule : kRules) RC_ASSERT(scanned(rule, text) == words(rule, text));
+  }));
 }
 
 TEST(FindPreTokenizer, KnowsFamiliesAndNamesTheUnknown) {

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -13,8 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "codec/byte_hash.h"
+#include "codec/single_tokens.h"
+#include "codec/spm/piece_borders.h"
+#include "codec/spm/piece_merger.h"
 #include "codec/token_index.h"
-#include "codec/unicode.h"
 #include "codec/vocab_tokenizer.h"
 #include "codec/word_cache.h"
 
@@ -23,7 +25,6 @@ namespace {
 
 constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
 
-constexpr std::uint32_t kNone = 0xFFFFFFFF;
 constexpr std::size_t kWordBytesMax = std::size_t{1} << 30;  // places are numbered with 32 bits
 
 // Ascending order of the result is descending order of scores. Not a number counts as the worst:
@@ -57,188 +58,116 @@ std::optional<std::uint8_t> byte_of_text(std::string_view text) {
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
-  out.reserve(text.size());
-  for (std::size_t pos = 0; pos < text.size();) {
-    if (text.substr(pos, from.size()) == from) {
-      out += to;
-      pos += from.size();
-    } else {
-      out.push_back(text[pos++]);
-    }
+  out.reserve(text.size() + text.size() / 2);
+  while (true) {
+    const std::size_t found = text.find(from);
+    out += text.substr(0, found);
+    if (found == std::string_view::npos) return out;
+    out += to;
+    text.remove_prefix(found + from.size());
   }
-  return out;
 }
-
-// Joins neighbours of one text while the joined text is a piece: best score first, of equal ones
-// the leftmost. n log n in the length of the text, times a look-up no longer than the longest
-// piece.
-class PieceMerger {
- public:
-  struct Symbol {
-    std::uint32_t begin, bytes;  // 0 bytes: joined to the one before
-    std::uint32_t previous, next;
-    TokenId id;  // -1: not a piece
-  };
-
-  PieceMerger(const TokenIndex& pieces, const std::vector<std::uint32_t>& order)
-      : pieces_(&pieces), order_(&order) {}
-
-  // The symbols left, in a chain from symbol 0 along `next`.
-  const std::vector<Symbol>& merge(std::string_view text) {
-    text_ = text;
-    split_characters();
-    for (std::uint32_t i = 0; i < symbols_.size(); ++i) rate(i);
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const Candidate best = heap_.back();
-      heap_.pop_back();
-      const auto at = static_cast<std::uint32_t>(best.key);
-      Symbol& left = symbols_[at];
-      if (left.bytes == 0 || left.next == kNone) continue;
-      Symbol& right = symbols_[left.next];
-      if (left.bytes + right.bytes != best.bytes) continue;  // one side has grown since
-      left.bytes = best.bytes;
-      left.id = best.id;
-      left.next = right.next;
-      right.bytes = 0;
-      if (left.next != kNone) symbols_[left.next].previous = at;
-      rate(at);
-      if (left.previous != kNone) rate(left.previous);
-    }
-    return symbols_;
-  }
-
- private:
-  struct Candidate {
-    std::uint64_t key;  // order of the score, then place
-    std::uint32_t bytes;
-    TokenId id;
-    bool operator>(const Candidate& other) const { return key > other.key; }
-  };
-
-  void split_characters() {
-    symbols_.clear();
-    heap_.clear();
-    for (std::size_t pos = 0; pos < text_.size();) {
-      const Utf8Char c = decode_utf8(text_, pos);
-      const std::size_t bytes = c.state == Utf8State::kValid ? c.bytes : 1;
-      const auto at = static_cast<std::uint32_t>(symbols_.size());
-      symbols_.push_back(
-          {static_cast<std::uint32_t>(pos),
-           static_cast<std::uint32_t>(bytes),
-           at == 0 ? kNone : at - 1,
-           at + 1,
-           pieces_->find(text_.substr(pos, bytes))}
-      );
-      pos += bytes;
-    }
-    if (!symbols_.empty()) symbols_.back().next = kNone;
-  }
-
-  void rate(std::uint32_t at) {
-    const Symbol& left = symbols_[at];
-    if (left.next == kNone) return;
-    const std::uint32_t bytes = left.bytes + symbols_[left.next].bytes;
-    const TokenId id = pieces_->find(text_.substr(left.begin, bytes));
-    if (id < 0) return;
-    const std::uint64_t order = (*order_)[static_cast<std::size_t>(id)];
-    heap_.push_back({(order << 32) | at, bytes, id});
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-  }
-
-  const TokenIndex* pieces_;
-  const std::vector<std::uint32_t>* order_;
-  std::string_view text_;
-  std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
-};
 
 class SentencePiece final : public VocabTokenizer {
  public:
   explicit SentencePiece(VocabData data)
       : VocabTokenizer(std::move(data)),
-        pieces_(data_.tokens, mergeable()),
-        independent_words_(spaces_begin_pieces(mergeable())) {
+        pieces_(data_.tokens.size(), text_bytes()),
+        singles_(data_.tokens.size()) {
     byte_tokens_.fill(-1);
-    std::vector<std::string> shown(data_.tokens.size());
-    for (std::size_t id = 0; id < shown.size(); ++id) {
+    for (std::size_t id = 0; id < data_.tokens.size(); ++id) {
       const std::string& text = data_.tokens[id];
       const auto token = static_cast<TokenId>(id);
-      shown[id] = is_hidden(id) ? text : replace_all(text, kSpace, " ");
       if (is_kind(id, TokenKind::kUserDefined))
         user_defined_.add(replace_all(text, " ", kSpace), token, false);
-      if (!is_kind(id, TokenKind::kByte)) continue;
-      const std::optional<std::uint8_t> byte = byte_of_text(text);
-      if (!byte) continue;
-      shown[id] = std::string(1, static_cast<char>(*byte));
-      if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = token;
+      // Control, unknown, unused and byte tokens never come from characters.
+      if (is_kind(id, TokenKind::kNormal) || is_kind(id, TokenKind::kUserDefined)) {
+        pieces_.add(text, token);
+        borders_.add(text);
+      }
+      const std::optional<std::uint8_t> byte =
+          is_kind(id, TokenKind::kByte) ? byte_of_text(text) : std::nullopt;
+      if (byte) {
+        const char shown = static_cast<char>(*byte);
+        add_piece({&shown, 1});
+        if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = token;
+      } else {
+        add_piece(is_hidden(id) ? text : replace_all(text, kSpace, " "));
+      }
     }
-    set_pieces(shown);
     order_.reserve(data_.scores.size());
     for (float score : data_.scores) order_.push_back(order_of_score(score));
   }
 
  protected:
-  void encode_text(std::string_view text, bool after_control, std::vector<TokenId>& ids)
-      const override {
+  void encode_text(std::string_view text, Place place, std::vector<TokenId>& ids) const override {
     std::string normalized;
-    if (after_control && data_.add_space_prefix) normalized = kSpace;
+    if (place.after_control && data_.add_space_prefix) normalized = kSpace;
     normalized += replace_all(text, " ", kSpace);
     // User-defined pieces are matched behind the replacement: files write them with spaces or with
     // U+2581, and both mean the same.
     const std::string_view all = normalized;
+    Merging merging{PieceMerger(pieces_, order_), WordCache(all.size())};
     for (std::size_t pos = 0; pos < all.size();) {
       const SpecialMatch match = user_defined_.find(all, pos, false, {});
-      encode_stretch(all.substr(pos, match.begin - pos), ids);
+      const std::string_view stretch = all.substr(pos, match.begin - pos);
+      if (place.plain) {
+        encode_stretch_plainly(stretch, merging, ids);
+      } else {
+        encode_stretch(stretch, merging, ids);
+      }
       if (match.id >= 0) ids.push_back(match.id);
       pos = match.end;
     }
   }
 
  private:
-  // Control, unknown, unused and byte tokens never come from characters.
-  std::vector<bool> mergeable() const {
-    std::vector<bool> take(data_.tokens.size());
-    for (std::size_t id = 0; id < take.size(); ++id)
-      take[id] = is_kind(id, TokenKind::kNormal) || is_kind(id, TokenKind::kUserDefined);
-    return take;
+  // What one call needs; memory is kept from word to word.
+  struct Merging {
+    PieceMerger merger;
+    WordCache cache;
+  };
+
+  std::size_t text_bytes() const {
+    std::size_t bytes = 0;
+    for (const std::string& text : data_.tokens) bytes += text.size();
+    return bytes;
   }
 
-  // Whether a space only ever begins a piece. Then no merge reaches over the border between a
-  // character and a space behind it, and the words of a text are independent of each other.
-  bool spaces_begin_pieces(const std::vector<bool>& take) const {
-    for (std::size_t id = 0; id < take.size(); ++id) {
-      const std::string_view text = data_.tokens[id];
-      if (take[id] && word_bytes(text) < text.size()) return false;
+  void encode_stretch_plainly(std::string_view text, Merging& merging, std::vector<TokenId>& ids)
+      const {
+    for (; !text.empty(); text.remove_prefix(std::min(text.size(), kWordBytesMax))) {
+      const std::string_view part = text.substr(0, kWordBytesMax);
+      append_symbols(part, merging.merger.merge_by_heap(part), ids);
     }
-    return true;
   }
 
-  // Bytes up to the first space that has another character before it.
-  static std::size_t word_bytes(std::string_view text) {
-    std::size_t pos = 0;
-    while (text.substr(pos, kSpace.size()) == kSpace) pos += kSpace.size();
-    return std::min(text.find(kSpace, pos), text.size());
-  }
-
-  void encode_stretch(std::string_view text, std::vector<TokenId>& ids) const {
-    PieceMerger merger(pieces_, order_);
-    WordCache cache(text.size());
+  void encode_stretch(std::string_view text, Merging& merging, std::vector<TokenId>& ids) const {
     while (!text.empty()) {
-      const std::size_t bytes = independent_words_ ? word_bytes(text) : text.size();
-      const std::string_view word = text.substr(0, std::min(bytes, kWordBytesMax));
+      const std::string_view word =
+          text.substr(0, std::min(borders_.part_bytes(text), kWordBytesMax));
       text.remove_prefix(word.size());
-      WordCache::Entry* place = cache.place(word);
+      const std::uint64_t hash = hash_bytes(word);
+      const TokenId whole = pieces_.find(word, hash);
+      if (singles_.known(whole)) {
+        ids.push_back(whole);
+        continue;
+      }
+      WordCache::Entry* place = merging.cache.place(word, hash);
       if (WordCache::append_known(place, word, ids)) continue;
       const std::size_t first = ids.size();
-      encode_word(word, merger, ids);
+      append_symbols(word, merging.merger.merge(word), ids);
       if (place != nullptr) *place = {word, first, ids.size() - first};
+      if (ids.size() == first + 1 && ids.back() == whole) singles_.note(whole);
     }
   }
 
-  void encode_word(std::string_view word, PieceMerger& merger, std::vector<TokenId>& ids) const {
-    const std::vector<PieceMerger::Symbol>& symbols = merger.merge(word);
-    for (std::uint32_t at = 0; at != kNone; at = symbols[at].next) {
+  void append_symbols(
+      std::string_view word,
+      const std::vector<PieceMerger::Symbol>& symbols,
+      std::vector<TokenId>& ids
+  ) const {
+    for (std::uint32_t at = 0; at != PieceMerger::kNone; at = symbols[at].next) {
       const PieceMerger::Symbol& symbol = symbols[at];
       if (symbol.id >= 0) {
         ids.push_back(symbol.id);
@@ -264,10 +193,11 @@ class SentencePiece final : public VocabTokenizer {
   }
 
   TokenIndex pieces_;
-  bool independent_words_;
+  PieceBorders borders_;
   std::vector<std::uint32_t> order_;  // [tokens], see order_of_score
   SpecialTokens user_defined_;        // with U+2581 for spaces
   std::array<TokenId, 256> byte_tokens_{};
+  SingleTokens singles_;
 };
 
 }  // namespace
