@@ -35,10 +35,18 @@ struct Choice {
   std::vector<ChainKey> keys;   // of whole pages, as far as known; with the prefix cache only
   bool running = false;
   bool blocked = false;  // the leader computes the shared prompt first
-  bool done = false;
+  bool done = false;     // its pages go once no step computes with it
   bool offering = true;  // false once the cache declined a page: its successors hang on nothing
   std::unique_ptr<codec::TokenMatcher> matcher;
   TokenHistory history;
+  // Steps prepared and not completed that have rows of this choice, what they add to computed()
+  // and to the tokens.
+  int flights = 0;
+  std::int64_t flight_rows = 0;
+  std::int64_t flight_tokens = 0;
+  std::size_t flight_item = 0;  // its place in the last of them that samples
+  bool awaited = false;         // preempted in flight: not planned again before that step landed
+  std::uint64_t kv_epoch = 0;   // counts the times its pages were given back
   std::int64_t preemptions = 0;
   std::int64_t admitted_ns = 0;     // 0: not yet
   std::int64_t first_token_ns = 0;  // 0: not yet

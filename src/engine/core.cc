@@ -1,17 +1,13 @@
 #include "engine/core.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/core_parts.h"
 
 namespace artery::engine {
 namespace {
-
-double seconds_between(std::int64_t from_ns, std::int64_t to_ns) {
-  return static_cast<double>(std::max<std::int64_t>(0, to_ns - from_ns)) * 1e-9;
-}
 
 // So that not even the first chunk of a large model takes seconds: as if this machine computed
 // slowly. A few steps later the real speed is known.
@@ -21,8 +17,6 @@ double first_guess(const model::ModelInfo& info) {
   if (info.ops_per_token <= 0) return kUnknown;
   return static_cast<double>(info.ops_per_token) / kOpsPerSecond;
 }
-
-std::int64_t total(const Choice& choice) { return static_cast<std::int64_t>(choice.tokens.size()); }
 
 }  // namespace
 
@@ -39,7 +33,7 @@ Core::Core(
       clock_(clock),
       observer_(std::move(observer)),
       cache_(*pool_),
-      runner_(model_, *pool_),
+      runner_(model_, *pool_, clock_),
       cost_(first_guess(model_.info())) {}
 
 void Core::add(Submission submission) {
@@ -74,16 +68,20 @@ void Core::add(Submission submission) {
     end({&added, added.choices[0].get()}, FinishReason::kLength);
   }
   remove_finished();
+  deliver();
 }
 
 void Core::cancel(RequestId id) {
   const auto it = requests_.find(id.value);
   if (it == requests_.end()) return;
+  const auto& choices = it->second->choices;
+  if (std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c->done; })) return;
   ++counters_.aborted;
   for (const auto& choice : it->second->choices) {
     end({it->second.get(), choice.get()}, FinishReason::kCancelled);
   }
   remove_finished();
+  deliver();
 }
 
 void Core::finish_choice(RequestId id, int choice) {
@@ -92,34 +90,13 @@ void Core::finish_choice(RequestId id, int choice) {
   const auto index = static_cast<std::size_t>(choice);
   end({it->second.get(), it->second->choices[index].get()}, FinishReason::kStop);
   remove_finished();
+  deliver();
 }
 
 void Core::cancel_all() {
-  while (!requests_.empty()) cancel(RequestId{requests_.begin()->first});
-}
-
-void Core::step() {
-  expire_deadlines();
-  const std::vector<Live> live = live_by_rank();
-  if (live.empty()) return;
-  match_prefixes(live);
-  Plan plan = make_plan(live);
-  // Pages that several waiting ones share come free only when all of them gave them up. The plan
-  // goes on from there at once: the next step would hand them the same pages again, for ever.
-  while (plan.items.empty() && !plan.preempted.empty()) {
-    apply(plan, live);
-    plan = make_plan(live);
-  }
-  CHECK(
-      !plan.items.empty(),
-      "{} sequences wait and none can move: {} of {} pages are free",
-      live.size(),
-      pool_->pages_free(),
-      pool_->pages_total()
-  );
-  apply(plan, live);
-  run(plan, live);
-  remove_finished();
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : requests_) ids.push_back(RequestId{id});
+  for (const RequestId id : ids) cancel(id);
 }
 
 void Core::expire_deadlines() {
@@ -134,307 +111,24 @@ void Core::expire_deadlines() {
   remove_finished();
 }
 
-std::vector<Core::Live> Core::live_by_rank() const {
-  std::vector<Live> live;
-  for (const auto& [id, request] : requests_) {
-    for (const auto& choice : request->choices) {
-      if (!choice->done) live.push_back({request.get(), choice.get()});
-    }
+void Core::step() {
+  std::unique_ptr<StepWork> work = prepare();
+  if (work != nullptr) {
+    arm(*work);
+    runner_.forward(*work);
+    runner_.sample(*work);
+    complete(std::move(work));
   }
-  std::sort(live.begin(), live.end(), [](const Live& a, const Live& b) {
-    const auto rank = [](const Live& each) {
-      const RequestState& request = *each.request;
-      return std::tuple(request.in.request.priority, request.arrival, each.choice->choice);
-    };
-    return rank(a) < rank(b);
-  });
-  return live;
+  deliver();
 }
 
-// Only those that could be admitted now look, so that a long queue costs nothing.
-void Core::match_prefixes(const std::vector<Live>& live) {
-  std::int64_t slots = config_.max_num_seqs;
-  for (const Live& each : live) slots -= each.choice->running ? 1 : 0;
-  std::int64_t rows = config_.max_num_batched_tokens;
-  for (const Live& each : live) {
-    if (slots <= 0 || rows <= 0) break;
-    if (each.choice->running || each.choice->blocked) continue;
-    if (each.request->in.use_cache) match_prefix(each);
-    --slots;
-    rows -= total(*each.choice) - each.choice->kv.computed();
-  }
+void Core::push(const RequestState& request, Event event) {
+  outbox_.emplace_back(request.in.events, std::move(event));
 }
 
-// Takes the pages that the cache knows beyond those held. The last token is always computed: its
-// logits are needed.
-void Core::match_prefix(const Live& live) {
-  Choice& choice = *live.choice;
-  const std::int64_t start = clock_.monotonic_ns();
-  const auto held = static_cast<std::size_t>(choice.kv.page_count());
-  const auto usable = static_cast<std::size_t>((total(choice) - 1) / kPageTokens);
-  if (held >= usable) return;
-  const auto keys = std::span(choice.keys).subspan(held, usable - held);
-  const auto tokens = std::span<const TokenId>(choice.tokens).subspan(held * kPageTokens);
-  for (const PageId page : cache_.match(keys, tokens).pages) {
-    choice.kv.append(PageRef::adopt(*pool_, page));
-  }
-  choice.kv.set_computed(choice.kv.page_count() * kPageTokens);
-  live.request->cache_lookup_s += seconds_between(start, clock_.monotonic_ns());
-}
-
-Limits Core::limits() const {
-  Limits limits;
-  limits.seqs_max = config_.max_num_seqs;
-  limits.tokens_max = config_.max_num_batched_tokens;
-  limits.chunk_max = config_.prefill_chunk_max;
-  limits.step_seconds_max = kStepAim * config_.step_seconds_max;
-  // Weights unpacked anew in every step can make even one row too dear. No chunk holds the limit
-  // then, and going row by row would only pay that price for each: take the rows that cost no more
-  // than the step itself.
-  if (cost_.predict(1, 0) > config_.step_seconds_max) {
-    limits.step_seconds_max = 2 * cost_.predict(0, 0);
-  }
-  limits.cost = &cost_;
-  return limits;
-}
-
-Plan Core::make_plan(const std::vector<Live>& live) const {
-  SchedulerState state;
-  state.pages_available = pool_->pages_free() + pool_->pages_idle();
-  // Who owns which pages alone matters only when pages are short.
-  std::int64_t wanted = 2 * config_.max_num_seqs;
-  for (const Live& each : live) {
-    wanted += pages_for(total(*each.choice)) - each.choice->kv.page_count();
-  }
-  const bool pages_short = state.pages_available < wanted;
-  std::vector<SequenceView> views;
-  views.reserve(live.size());
-  for (const Live& each : live) {
-    const Choice& choice = *each.choice;
-    SequenceView view;
-    view.priority = each.request->in.request.priority;
-    view.arrival = each.request->arrival;
-    view.choice = choice.choice;
-    view.running = choice.running;
-    view.blocked = choice.blocked;
-    view.all_logits = each.request->wants_prompt_logprobs(choice);
-    view.tokens = total(choice);
-    view.computed = choice.kv.computed();
-    view.pages = choice.kv.page_count();
-    view.pages_exclusive = pages_short ? choice.kv.exclusive_pages() : 0;
-    views.push_back(view);
-  }
-  state.sequences = views;
-  return plan(state, limits());
-}
-
-void Core::apply(const Plan& plan, const std::vector<Live>& live) {
-  for (const int index : plan.preempted) preempt(live[static_cast<std::size_t>(index)]);
-  for (const PlanItem& item : plan.items) {
-    const Live& each = live[static_cast<std::size_t>(item.sequence)];
-    if (!each.choice->running) admit(each);
-    SequenceKv& kv = each.choice->kv;
-    const std::int64_t need = pages_for(kv.computed() + item.tokens) - kv.page_count();
-    if (pool_->pages_free() < need) cache_.reclaim(need - pool_->pages_free());
-    for (std::int64_t i = 0; i < need; ++i) {
-      PageRef page = pool_->allocate();
-      CHECK(page, "the plan took more pages than there are");
-      kv.append(std::move(page));
-    }
-  }
-}
-
-void Core::preempt(const Live& live) {
-  Choice& choice = *live.choice;
-  if (choice.running) {
-    ++choice.preemptions;
-    ++counters_.preemptions;
-  }
-  choice.running = false;
-  choice.offering = live.request->in.use_cache;
-  choice.kv.truncate(0);
-}
-
-void Core::admit(const Live& live) {
-  RequestState& request = *live.request;
-  Choice& choice = *live.choice;
-  choice.running = true;
-  if (choice.admitted_ns == 0)
-    choice.admitted_ns = std::max<std::int64_t>(1, clock_.monotonic_ns());
-  if (request.matched) return;
-  request.matched = true;
-  if (!request.in.use_cache) return;
-  const std::int64_t usable = (request.prompt_tokens() - 1) / kPageTokens;
-  const std::int64_t matched = std::min(choice.kv.page_count(), usable);
-  request.cached_tokens = matched * kPageTokens;
-  const auto keys = std::span(choice.keys).first(static_cast<std::size_t>(usable));
-  request.miss =
-      usable == 0 ? MissReason::kShort : cache_.why_missed(keys, static_cast<std::size_t>(matched));
-  counters_.cached_tokens += request.cached_tokens;
-  counters_.prefix_queries += request.prompt_tokens();
-  counters_.prefix_hits += request.cached_tokens;
-}
-
-void Core::run(const Plan& plan, const std::vector<Live>& live) {
-  const std::int64_t start = clock_.monotonic_ns();
-  std::vector<Chunk> chunks;
-  StepStats stats;
-  std::int64_t context = 0;
-  for (const PlanItem& item : plan.items) {
-    const Live& each = live[static_cast<std::size_t>(item.sequence)];
-    const Choice& choice = *each.choice;
-    const std::int64_t computed = choice.kv.computed();
-    const std::int64_t pending = total(choice) - computed;
-    Chunk chunk{choice.tokens, &choice.kv, item.tokens, item.tokens};
-    if (item.tokens == pending) chunk.logits_from = item.tokens - 1;
-    if (each.request->wants_prompt_logprobs(choice)) chunk.logits_from = 0;
-    chunks.push_back(chunk);
-    context += item.tokens * computed + item.tokens * (item.tokens + 1) / 2;
-    const bool decode = choice.first_token_ns != 0 && pending == 1;
-    (decode ? stats.decode_tokens : stats.prefill_tokens) += static_cast<int>(item.tokens);
-  }
-  runner_.run(chunks);
-  for (std::size_t i = 0; i < plan.items.size(); ++i) {
-    commit(live[static_cast<std::size_t>(plan.items[i].sequence)], i, plan.items[i].tokens);
-  }
-  stats.seconds = seconds_between(start, clock_.monotonic_ns());
-  cost_.observe(stats.prefill_tokens + stats.decode_tokens, context, stats.seconds);
-  ++counters_.steps;
-  counters_.busy_s += stats.seconds;
-  counters_.step_s_max = std::max(counters_.step_s_max, stats.seconds);
-  if (observer_.on_step) observer_.on_step(stats);
-}
-
-void Core::commit(const Live& live, std::size_t chunk, std::int64_t rows) {
-  Choice& choice = *live.choice;
-  if (choice.done) return;  // an earlier chunk of this step ended the request
-  const std::int64_t before = choice.kv.computed();
-  const bool complete = before + rows == total(choice);
-  if (live.request->wants_prompt_logprobs(choice)) collect_prompt_logprobs(live, chunk, rows);
-  choice.kv.set_computed(before + rows);
-  offer_pages(live, before);
-  if (!complete) return;
-  if (!live.request->forked) prompt_ready(live);
-  if (!choice.done) sample(live, runner_.logits(chunk, rows - 1));
-}
-
-void Core::extend_keys(const RequestState& request, Choice& choice) const {
-  if (!request.in.use_cache) return;
-  while (choice.keys.size() < choice.tokens.size() / kPageTokens) {
-    const ChainKey& last = choice.keys.empty() ? request.in.root : choice.keys.back();
-    const auto page = std::span<const TokenId>(choice.tokens)
-                          .subspan(choice.keys.size() * kPageTokens, kPageTokens);
-    choice.keys.push_back(chain_next(last, page));
-  }
-}
-
-void Core::offer_pages(const Live& live, std::int64_t computed_before) {
-  Choice& choice = *live.choice;
-  if (!choice.offering) return;
-  extend_keys(*live.request, choice);
-  const std::int64_t end = choice.kv.computed() / kPageTokens;
-  for (std::int64_t page = computed_before / kPageTokens; page < end && choice.offering; ++page) {
-    const auto at = static_cast<std::size_t>(page);
-    const ChainKey& parent = page == 0 ? live.request->in.root : choice.keys[at - 1];
-    const auto ids = std::span<const TokenId>(choice.tokens).subspan(at * kPageTokens, kPageTokens);
-    const PageId mine = choice.kv.pages()[at].page();
-    const PageId kept = cache_.offer(choice.keys[at], parent, ids, mine);
-    if (kept != mine) choice.kv.replace(page, kept);
-    choice.offering = pool_->cached(kept);
-  }
-}
-
-// Row i of the prompt predicts token i + 1. After a preemption the rows come again, with the same
-// bits.
-void Core::collect_prompt_logprobs(const Live& live, std::size_t chunk, std::int64_t rows) {
-  RequestState& request = *live.request;
-  const std::int64_t before = live.choice->kv.computed();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t next = before + row + 1;
-    const auto known = static_cast<std::int64_t>(request.prompt_logprobs.size());
-    if (next >= request.prompt_tokens() || next != known + 1) continue;
-    request.prompt_logprobs.push_back(sampler_.logprobs(
-        runner_.logits(chunk, row),
-        live.choice->tokens[static_cast<std::size_t>(next)],
-        request.in.request.prompt_logprobs
-    ));
-  }
-}
-
-// The leader has computed the whole prompt: the other choices start with its whole pages and
-// compute the rest themselves, since they write there.
-void Core::prompt_ready(const Live& live) {
-  RequestState& request = *live.request;
-  Choice& leader = *live.choice;
-  request.forked = true;
-  if (request.in.request.prompt_logprobs >= 0) {
-    Event event;
-    event.choice = leader.choice;
-    event.first_position = static_cast<Position>(total(leader));
-    event.prompt_logprobs = std::move(request.prompt_logprobs);
-    request.in.events->push(std::move(event));
-  }
-  if (request.max_tokens == 0) {
-    for (const auto& choice : request.choices) end({&request, choice.get()}, FinishReason::kLength);
-    return;
-  }
-  const std::int64_t shared = (request.prompt_tokens() - 1) / kPageTokens;
-  for (const auto& choice : request.choices) {
-    if (!choice->blocked || choice->done) continue;
-    choice->blocked = false;
-    choice->offering = leader.offering;
-    for (std::int64_t page = 0; page < shared; ++page) {
-      choice->kv.append(leader.kv.pages()[static_cast<std::size_t>(page)].share());
-    }
-    choice->kv.set_computed(shared * kPageTokens);
-  }
-}
-
-void Core::sample(const Live& live, std::span<const float> logits) {
-  RequestState& request = *live.request;
-  Choice& choice = *live.choice;
-  const SamplingParams& params = request.in.request.sampling;
-  const SampleContext context{
-      params,
-      choice.choice,
-      static_cast<Position>(total(choice)),
-      request.generated(choice),
-      &choice.history,
-      choice.matcher.get()
-  };
-  Result<Sampled> sampled = sampler_.sample(logits, context);
-  if (choice.first_token_ns == 0) {
-    choice.first_token_ns = std::max<std::int64_t>(1, clock_.monotonic_ns());
-  }
-  Event event;
-  event.choice = choice.choice;
-  event.first_position = context.position;
-  Finish why;
-  if (!sampled) {
-    why.reason = FinishReason::kError;
-    why.message = sampled.error().message;
-    return finish(live, std::move(event), std::move(why));
-  }
-  const TokenId token = sampled->token;
-  if (std::find(params.stop_ids.begin(), params.stop_ids.end(), token) != params.stop_ids.end()) {
-    why.stop_token = token;
-    return finish(live, std::move(event), std::move(why));
-  }
-  if (choice.matcher != nullptr && !choice.matcher->accept(token)) {
-    why.reason = FinishReason::kError;
-    why.message = fmt::format("the grammar allowed token {} and then refused it", token);
-    return finish(live, std::move(event), std::move(why));
-  }
-  choice.tokens.push_back(token);
-  if (uses_penalties(params)) choice.history.add_generated(token);
-  ++counters_.generated_tokens;
-  event.token_ids.push_back(token);
-  if (params.logprobs >= 0) event.logprobs.push_back(std::move(sampled->logprobs));
-  if (request.generated(choice) >= request.max_tokens) {
-    why.reason = FinishReason::kLength;
-    return finish(live, std::move(event), std::move(why));
-  }
-  request.in.events->push(std::move(event));
+void Core::deliver() {
+  for (auto& [events, event] : outbox_) events->push(std::move(event));
+  outbox_.clear();
 }
 
 Usage Core::usage(const RequestState& request, const Choice& choice) const {
@@ -460,9 +154,17 @@ void Core::finish(const Live& live, Event event, Finish finish) {
   event.finish = std::move(finish);
   choice.done = true;
   choice.running = false;
-  choice.kv.truncate(0);
+  release(choice);
   promote_leader(*live.request);
-  live.request->in.events->push(std::move(event));
+  push(*live.request, std::move(event));
+}
+
+// Gives the pages of an ended choice back, when no step computes with them: what such a step makes
+// of them is kept in the prefix cache first.
+void Core::release(Choice& choice) {
+  if (!choice.done || choice.flights > 0) return;
+  choice.kv.truncate(0);
+  ++choice.kv_epoch;
 }
 
 void Core::end(const Live& live, FinishReason reason) {
@@ -487,7 +189,9 @@ void Core::promote_leader(RequestState& request) {
 void Core::remove_finished() {
   for (auto it = requests_.begin(); it != requests_.end();) {
     const auto& choices = it->second->choices;
-    if (std::all_of(choices.begin(), choices.end(), [](const auto& c) { return c->done; })) {
+    if (std::all_of(choices.begin(), choices.end(), [](const auto& c) {
+          return c->done && c->flights == 0;
+        })) {
       finished_.push_back(RequestId{it->first});
       it = requests_.erase(it);
     } else {

@@ -1,7 +1,9 @@
 #pragma once
-// The engine without its thread: requests, pages, prefix cache, and step(), which plans, runs the
-// model, samples, and pushes events. Called by one thread only (the engine thread, or a test's).
-// Knows no locks; consumers are reached only through their EventStream.
+// The engine without its threads: requests, pages, prefix cache, and the three parts of a step:
+// prepare() plans it, a Runner computes it, complete() commits what came of it. One step may be
+// prepared while the one before it computes: what that one will do is known but for the tokens it
+// samples, and the Runner puts those in (StepItem::late). Called by one thread only (the engine
+// thread, or a test's). Knows no locks; consumers are reached only through their EventStream.
 
 #include <cstdint>
 #include <map>
@@ -14,9 +16,9 @@
 #include "engine/kv_pool.h"
 #include "engine/prefix_cache.h"
 #include "engine/runner.h"
-#include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "engine/step_cost.h"
+#include "engine/step_work.h"
 
 namespace artery::engine {
 
@@ -38,8 +40,21 @@ class Core {
   void finish_choice(RequestId id, int choice);
   void cancel_all();
 
-  // Runs one step over what is there; does nothing when idle.
+  // Plans the next step and takes its pages. Null when nothing can run before an outstanding step
+  // is completed. At most one step may be outstanding (prepared and not completed).
+  std::unique_ptr<StepWork> prepare();
+  // Takes a step back that will not be computed; it is the last one prepared.
+  void unprepare(std::unique_ptr<StepWork> work);
+  // Makes the grammar masks of a step's samples. All steps before it are completed.
+  void arm(StepWork& work);
+  // Commits a computed step, in the order of preparation. Its events wait for deliver().
+  void complete(std::unique_ptr<StepWork> work);
+  // Pushes the events of the steps completed since the last call.
+  void deliver();
+  // The four above and the runner's two in a row: one step over what is there, nothing when idle.
   void step();
+  Runner& runner() { return runner_; }
+
   bool idle() const { return requests_.empty(); }
   // Requests none of whose choices ran yet.
   int waiting_requests() const;
@@ -59,23 +74,33 @@ class Core {
   };
 
   void expire_deadlines();
-  std::vector<Live> live_by_rank() const;
-  void match_prefixes(const std::vector<Live>& live);
+  void list_live();
+  void match_prefixes();
   void match_prefix(const Live& live);
-  Plan make_plan(const std::vector<Live>& live) const;
+  Plan make_plan();
+  Plan plan_what_moves();
+  SequenceView view_of(const Live& live, bool pages_short) const;
   Limits limits() const;
-  void apply(const Plan& plan, const std::vector<Live>& live);
+  void apply(const Plan& plan);
   void preempt(const Live& live);
   void admit(const Live& live);
-  void run(const Plan& plan, const std::vector<Live>& live);
-  void commit(const Live& live, std::size_t chunk, std::int64_t rows);
+  std::unique_ptr<StepWork> make_work(const Plan& plan);
+  StepItem make_item(const Live& live, std::int64_t rows) const;
+  void take_back(const StepItem& item);
+  void recycle(std::unique_ptr<StepWork> work);
+
+  void land(StepItem& item);
+  void count(const StepWork& work);
   void offer_pages(const Live& live, std::int64_t computed_before);
-  void collect_prompt_logprobs(const Live& live, std::size_t chunk, std::int64_t rows);
+  void collect_prompt_logprobs(StepItem& item);
   void prompt_ready(const Live& live);
-  void sample(const Live& live, std::span<const float> logits);
+  void take_sample(const Live& live, StepItem& item);
+  void take_token(const Live& live, TokenId token, Event event);
   void extend_keys(const RequestState& request, Choice& choice) const;
   void finish(const Live& live, Event event, Finish finish);
+  void release(Choice& choice);
   void end(const Live& live, FinishReason reason);
+  void push(const RequestState& request, Event event);
   void promote_leader(RequestState& request);
   Usage usage(const RequestState& request, const Choice& choice) const;
   void remove_finished();
@@ -87,10 +112,16 @@ class Core {
   Observer observer_;
   PrefixCache cache_;  // after pool_: it gives its pages back first
   Runner runner_;
-  Sampler sampler_;
   StepCost cost_;
   std::map<std::uint64_t, std::unique_ptr<RequestState>> requests_;  // by id
   std::vector<RequestId> finished_;
+  std::vector<std::pair<std::shared_ptr<EventStream>, Event>> outbox_;
+  std::vector<Live> live_;           // of the step being prepared, by rank
+  std::vector<SequenceView> views_;  // of live_
+  std::vector<std::unique_ptr<StepWork>> spare_;
+  int outstanding_ = 0;
+  std::int64_t last_forward_end_ns_ = 0;  // 0: the engine was idle since
+  std::int64_t last_end_ns_ = 0;
   Status counters_;
 };
 

@@ -148,6 +148,9 @@ struct Config {
   bool enable_prefix_caching = true;
   std::string cache_secret;   // root of the key chain; empty: random at start
   int prefill_chunk_max = 0;  // 0: free (tests force 1, 17, 64, 512)
+  // Plan the next step, make its masks and deliver events while the current one computes, on a
+  // thread of its own. Off: one after the other, the plain twin with the same answers.
+  bool async_scheduling = true;
 };
 
 struct Status {
@@ -162,13 +165,20 @@ struct Status {
       0;  // since the engine thread last finished a step or looked at its inbox
   bool draining = false;
   std::int64_t max_model_len = 0;
-  double busy_s = 0, step_s_max = 0;
+  double busy_s = 0, step_s_max = 0;  // seconds in forward and sampling; the longest step
+  // Seconds in which there was work: of sampling; from the end of a forward to the next one's
+  // start; of that, neither computing nor sampling. busy_s + idle_s is the whole.
+  double sampling_s = 0, gap_s = 0, idle_s = 0;
 };
 
 // Observes what metrics count, on the engine thread; must not block.
 struct StepStats {
-  double seconds = 0;
+  double seconds = 0;  // forward and sampling
   int prefill_tokens = 0, decode_tokens = 0;
+  double sampling_seconds = 0;  // of `seconds`
+  // Since the step before: from the end of its forward to the start of this one's, and of that
+  // neither computing nor sampling. 0 when the engine had no work before.
+  double gap_seconds = 0, idle_seconds = 0;
 };
 struct Observer {
   std::function<void(const StepStats&)> on_step;

@@ -202,10 +202,10 @@ void EngineImpl::thread_main() {
   _mm_setcsr(0x1f80);  // round to nearest, no flush to zero: bits must not depend on the starter
 #endif
   try {
-    while (take_orders()) {
-      publish();  // a first step may be long, and what waits for it is to be seen
-      core_.step();
-      publish();
+    if (config_.async_scheduling) {
+      run_ahead();
+    } else {
+      run_in_turn();
     }
     core_.cancel_all();
     publish();
@@ -214,42 +214,112 @@ void EngineImpl::thread_main() {
   }
 }
 
+void EngineImpl::run_in_turn() {
+  while (take_orders(nullptr)) {
+    publish();  // a first step may be long, and what waits for it is to be seen
+    core_.step();
+    publish();
+  }
+}
+
+// One step computes, one is planned, and this thread has the time of a step to commit the one
+// before. What comes first is what the computing thread waits for: the masks of the step it runs,
+// then the next step; consumers get their events after that.
+void EngineImpl::run_ahead() {
+  StepThread steps(core_.runner(), [this] {
+    const MutexLock lock(mu_);
+    step_done_ = true;
+    orders_cv_.notify_one();
+  });
+  while (take_orders(&steps)) {
+    post_step(steps);
+    core_.deliver();
+    publish();
+  }
+  if (auto waiting = steps.retract()) {
+    posted_.pop_back();
+    core_.unprepare(std::move(waiting));
+  }
+  core_.cancel_all();
+  while (!posted_.empty()) {
+    land_steps(steps);
+    std::this_thread::yield();
+  }
+}
+
+void EngineImpl::land_steps(StepThread& steps) {
+  while (auto done = steps.take_done()) {
+    CHECK(done.get() == posted_.front(), "steps came back in another order");
+    posted_.pop_front();
+    core_.complete(std::move(done));
+    if (posted_.empty()) continue;
+    core_.arm(*posted_.front());
+    steps.allow_sampling(*posted_.front());
+  }
+}
+
+void EngineImpl::post_step(StepThread& steps) {
+  while (posted_.size() < 2) {
+    std::unique_ptr<StepWork> work = core_.prepare();
+    if (work == nullptr) return;
+    StepWork* raw = work.get();
+    if (posted_.empty()) {
+      core_.arm(*work);
+      work->armed = true;
+    }
+    posted_.push_back(raw);
+    steps.post(std::move(work));
+  }
+}
+
 bool EngineImpl::has_orders() const {
   return stop_ || !inbox_.empty() || !cancels_.empty() || !choice_ends_.empty() ||
          resets_asked_ != resets_done_;
 }
 
-// Waits while there is nothing to do, then takes what was asked into the core. False: stop.
-bool EngineImpl::take_orders() {
-  std::vector<Submission> inbox;
-  std::set<std::uint64_t> cancels;
-  std::set<std::pair<std::uint64_t, int>> choice_ends;
-  std::uint64_t resets = 0;
-  bool stop = false;
+// Waits while there is nothing to do, then takes what was asked into the core. With a computing
+// thread, a step that has not begun is planned anew when something was asked. False: stop.
+bool EngineImpl::take_orders(StepThread* steps) {
+  Orders orders;
+  bool landed = false;
   {
     MutexLock lock(mu_);
     idle_ = core_.idle();
-    while (core_.idle() && !has_orders()) orders_cv_.wait(mu_);
+    const bool must_wait = steps != nullptr || core_.idle();
+    while (must_wait && !has_orders() && !step_done_) orders_cv_.wait(mu_);
     idle_ = false;
     alive_ns_ = clock_.monotonic_ns();
-    inbox.swap(inbox_);
-    core_waiting_ += static_cast<int>(inbox.size());
-    cancels.swap(cancels_);
-    choice_ends.swap(choice_ends_);
-    if (resets_asked_ != resets_done_) resets = resets_asked_;
-    stop = stop_;
+    orders.inbox.swap(inbox_);
+    core_waiting_ += static_cast<int>(orders.inbox.size());
+    orders.cancels.swap(cancels_);
+    orders.choice_ends.swap(choice_ends_);
+    if (resets_asked_ != resets_done_) orders.resets = resets_asked_;
+    orders.stop = stop_;
+    landed = std::exchange(step_done_, false);
   }
-  for (Submission& submission : inbox) core_.add(std::move(submission));
-  for (const std::uint64_t id : cancels) core_.cancel(RequestId{id});
-  for (const auto& [id, choice] : choice_ends) core_.finish_choice(RequestId{id}, choice);
-  if (resets > 0) {
-    const bool clean = core_.reset_prefix_cache();
-    MutexLock lock(mu_);
-    resets_done_ = resets;
-    reset_clean_ = clean;
-    changes_cv_.notify_all();
+  if (landed && steps != nullptr) land_steps(*steps);
+  if (!orders.any()) return true;
+  if (steps != nullptr) {
+    if (auto waiting = steps->retract()) {
+      posted_.pop_back();
+      core_.unprepare(std::move(waiting));
+    }
   }
+  const bool stop = orders.stop;
+  carry_out(std::move(orders));
   return !stop;
+}
+
+void EngineImpl::carry_out(Orders orders) {
+  for (Submission& submission : orders.inbox) core_.add(std::move(submission));
+  for (const std::uint64_t id : orders.cancels) core_.cancel(RequestId{id});
+  for (const auto& [id, choice] : orders.choice_ends) core_.finish_choice(RequestId{id}, choice);
+  if (orders.resets == 0) return;
+  const bool clean = core_.reset_prefix_cache();
+  const MutexLock lock(mu_);
+  resets_done_ = orders.resets;
+  reset_clean_ = clean;
+  changes_cv_.notify_all();
 }
 
 void EngineImpl::publish() {

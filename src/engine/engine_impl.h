@@ -1,8 +1,10 @@
 #pragma once
-// The threaded engine behind make_engine: a bounded inbox in front of Core and the thread that
-// steps it. Everything another thread may touch is behind mu_; Core belongs to the engine thread.
+// The threaded engine behind make_engine: a bounded inbox in front of Core, the engine thread that
+// plans and commits steps, and the thread that computes them. Everything another thread may touch
+// is behind mu_; Core belongs to the engine thread.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <set>
 #include <thread>
@@ -12,6 +14,7 @@
 #include "base/mutex.h"
 #include "engine/core.h"
 #include "engine/engine.h"
+#include "engine/step_thread.h"
 
 namespace artery::engine {
 
@@ -38,10 +41,27 @@ class EngineImpl final : public Engine {
   void begin_drain() override;
 
  private:
+  // What other threads asked for since the engine thread last looked.
+  struct Orders {
+    std::vector<Submission> inbox;
+    std::set<std::uint64_t> cancels;
+    std::set<std::pair<std::uint64_t, int>> choice_ends;
+    std::uint64_t resets = 0;
+    bool stop = false;
+    bool any() const {
+      return !inbox.empty() || !cancels.empty() || !choice_ends.empty() || resets > 0 || stop;
+    }
+  };
+
   Result<Submission> prepare(Request request, std::shared_ptr<EventStream> events) const;
   ChainKey root_of(const Request& request) const;
   void thread_main();
-  bool take_orders();
+  void run_in_turn();
+  void run_ahead();
+  bool take_orders(StepThread* steps);
+  void carry_out(Orders orders);
+  void land_steps(StepThread& steps);
+  void post_step(StepThread& steps);
   void publish();
   bool has_orders() const REQUIRES(mu_);
 
@@ -51,8 +71,9 @@ class EngineImpl final : public Engine {
   const Config config_;
   const Clock& clock_;
   const std::string secret_;
-  const std::string space_;  // of the chain root, without tenant and salt
-  Core core_;                // engine thread
+  const std::string space_;       // of the chain root, without tenant and salt
+  Core core_;                     // engine thread
+  std::deque<StepWork*> posted_;  // to the computing thread, not completed; engine thread
 
   mutable Mutex mu_;
   CondVar orders_cv_;   // the engine thread waits here
@@ -67,6 +88,7 @@ class EngineImpl final : public Engine {
   std::uint64_t resets_done_ GUARDED_BY(mu_) = 0;
   bool reset_clean_ GUARDED_BY(mu_) = false;
   bool stop_ GUARDED_BY(mu_) = false;
+  bool step_done_ GUARDED_BY(mu_) = false;  // the computing thread finished a step
   bool idle_ GUARDED_BY(mu_) = true;
   std::int64_t alive_ns_ GUARDED_BY(mu_) = 0;
   Status status_ GUARDED_BY(mu_);

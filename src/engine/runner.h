@@ -1,49 +1,60 @@
 #pragma once
-// One forward pass: turns planned chunks into a ForwardBatch, checks the page rules and calls the
-// model. Owns the step's arena (reused, so a step does not allocate once it has grown). Engine
-// thread only; changes no sequence.
+// Computes a step: the model's forward pass, then the samples of its rows, on the model's threads.
+// Owns the step's logits (reused, so a step does not allocate once it has grown). fill() belongs to
+// the engine thread, the rest to the thread that computes; changes no sequence.
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/kv_pool.h"
-#include "engine/sequence_kv.h"
+#include "engine/sampler.h"
+#include "engine/step_work.h"
 #include "model/model.h"
 
 namespace artery::engine {
 
-// Rows `first` .. `first + count - 1` of a sequence, whose pages are already held.
-struct Chunk {
-  std::span<const TokenId> tokens;  // the whole sequence's tokens
-  const SequenceKv* kv = nullptr;
-  std::int64_t count = 0;        // rows to run, from kv->computed() on
-  std::int64_t logits_from = 0;  // logits are wanted from this row of the chunk on; count: none
-};
-
 class Runner {
  public:
-  Runner(model::Model& model, KvPool& pool) : model_(model), pool_(pool) {}
+  Runner(model::Model& model, KvPool& pool, const Clock& clock);
 
-  // Writes the chunks' KV and keeps their logits until the next run.
-  void run(std::span<const Chunk> chunks);
-  // Logits of row `row` (of the chunk, at least its logits_from) of chunk `chunk`: [vocab].
-  std::span<const float> logits(std::size_t chunk, std::int64_t row) const;
+  // The batch of work.items, whose pages are held. Checks the page rules.
+  void fill(StepWork& work) const;
+
+  // Takes the tokens that the step before sampled, drops the rows of sequences that these ended,
+  // and runs the model: writes KV, keeps the logits until the next forward.
+  void forward(StepWork& work);
+  // Samples every item that wants it. After Core::arm.
+  void sample(StepWork& work);
 
  private:
-  void add(const Chunk& chunk, std::int64_t pages_max, std::size_t at);
+  // What a step left for the next one, per item.
+  struct Carried {
+    TokenId token = 0;
+    bool ended = false;
+  };
+  // One row of logits and what is wanted of it.
+  struct Job {
+    StepItem* item;
+    std::int64_t row;  // of the chunk
+    bool prompt;       // the log probabilities of the prompt's next token, else a sample
+  };
+
+  void add(StepWork& work, const StepItem& item, std::size_t at) const;
+  void take_late_tokens(StepWork& work) const;
+  static void drop_rows(StepWork& work);
+  void list_jobs(StepWork& work);
+  void run_job(const Job& job, Sampler& sampler) const;
+  std::span<const float> logits(const StepItem& item, std::int64_t row) const;
 
   model::Model& model_;
   KvPool& pool_;
-  std::vector<TokenId> tokens_;
-  std::vector<Position> positions_;
-  std::vector<std::int32_t> offsets_;
-  std::vector<PageId> page_table_;
-  std::vector<std::int32_t> logit_rows_;
-  std::vector<std::int64_t>
-      first_logit_;  // per chunk: index of its row 0 in the logits, may be < 0
-  std::vector<float> logits_;
+  const Clock& clock_;
+  std::vector<float> logits_;      // [logit rows, vocab]
+  std::vector<Sampler> samplers_;  // one per thread
+  std::vector<Job> jobs_;
+  std::vector<Carried> carried_;
 };
 
 }  // namespace artery::engine

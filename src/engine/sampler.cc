@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "engine/philox.h"
+#include "engine/scan/logit_scan.h"
 #include "tensor/math.h"
 
 namespace artery::engine {
@@ -19,23 +22,10 @@ float usable(float logit) {
   return std::min(logit, std::numeric_limits<float>::max());
 }
 
-// Index of the largest value, the lowest on a tie; -1 when nothing is above -inf.
-TokenId argmax(std::span<const float> logits) {
-  float best = kNever;
-  TokenId token = -1;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best) {
-      best = logits[i];
-      token = static_cast<TokenId>(i);
-    }
-  }
-  return token;
-}
-
-// exp((logit - max) / temperature), 0 for what was ruled out.
-double weight(float logit, float max, double temperature) {
-  const double x = (static_cast<double>(usable(logit)) - max) / temperature;
-  return x < -700 ? 0.0 : tensor::exp_d(x);
+// Temperatures below this are as good as greedy; its inverse keeps 0 * scale = 0.
+constexpr double kTemperatureMin = 1e-30;
+float scale_of(double temperature) {
+  return static_cast<float>(1.0 / std::max(temperature, kTemperatureMin));
 }
 
 // A token with score z needs noise of at least t = best - z to win. The table gives, for
@@ -52,9 +42,10 @@ class NoiseFloor {
   }
   // Most tokens end here without even drawing noise.
   static bool hopeless(double t) { return t > kGumbelMax; }
-  bool too_low(std::uint32_t high_word, double t) const {
-    if (t < kLow + 1) return false;
-    return high_word < floor_[static_cast<std::size_t>(static_cast<int>(t) - kLow)];
+  // 0: anything may win.
+  std::uint32_t floor_of(double t) const {
+    if (t < kLow + 1) return 0;
+    return floor_[static_cast<std::size_t>(static_cast<int>(t) - kLow)];
   }
 
  private:
@@ -80,12 +71,31 @@ class GumbelRace {
     const double t = best_ - static_cast<double>(usable(logit)) / temperature_;
     if (!(logit > kNever) || NoiseFloor::hopeless(t)) return;
     const std::uint64_t bits = noise_bits(block(token), token);
-    if (floor_.too_low(static_cast<std::uint32_t>(bits >> 32), t)) return;
+    if (static_cast<std::uint32_t>(bits >> 32) < floor_.floor_of(t)) return;
     const double value =
         static_cast<double>(usable(logit)) / temperature_ + gumbel_of(uniform_of(bits));
     if (value > best_ || (value == best_ && token < winner_)) {
       best_ = value;
       winner_ = token;
+    }
+  }
+  // All tokens of the row, which `maxima` describes. Noise is drawn for 64 at a time, and only
+  // those whose noise could make the best logit among them win are looked at.
+  void enter_row(std::span<const float> logits, std::span<const float> maxima) {
+    const scan::NoiseKey key{
+        context_.params.seed,
+        static_cast<std::uint32_t>(context_.position),
+        static_cast<std::uint32_t>(context_.choice)
+    };
+    for (std::size_t block = 0; block < maxima.size(); ++block) {
+      const double t = best_ - static_cast<double>(usable(maxima[block])) / temperature_;
+      if (!(maxima[block] > kNever) || NoiseFloor::hopeless(t)) continue;
+      const std::size_t first = block * scan::kBlock;
+      std::uint64_t able = scan_.noise_above(key, static_cast<TokenId>(first), floor_.floor_of(t));
+      for (; able != 0; able &= able - 1) {
+        const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(able));
+        if (at < logits.size()) enter(static_cast<TokenId>(at), logits[at]);
+      }
     }
   }
   TokenId winner() const { return winner_; }
@@ -110,6 +120,7 @@ class GumbelRace {
 
   const SampleContext& context_;
   const double temperature_;
+  const scan::Kernels& scan_ = scan::kernels();
   const NoiseFloor& floor_ = noise_floor();
   TokenId winner_;
   double best_ = 0;
@@ -130,8 +141,8 @@ bool uses_penalties(const SamplingParams& params) {
 
 Result<Sampled> Sampler::sample(std::span<const float> logits, const SampleContext& context) {
   const std::span<const float> row = adjust(logits, context);
-  const TokenId best = argmax(row);
-  if (best < 0) {
+  look_at(row);
+  if (best_ < 0) {
     return fail(
         Code::kInvalidArgument,
         "no token can follow at position {}: logit_bias, the grammar and min_tokens together rule "
@@ -140,9 +151,10 @@ Result<Sampled> Sampler::sample(std::span<const float> logits, const SampleConte
     );
   }
   Sampled out;
-  out.token = context.params.temperature > 0 ? draw(row, best, context) : best;
+  out.token = context.params.temperature > 0 ? draw(row, context) : best_;
   if (context.params.logprobs >= 0) {
-    out.logprobs = this->logprobs(logits, out.token, context.params.logprobs);
+    if (row.data() != logits.data()) look_at(logits);
+    out.logprobs = describe(logits, out.token, context.params.logprobs);
   }
   return out;
 }
@@ -154,7 +166,7 @@ std::span<const float> Sampler::adjust(
   const SamplingParams& params = context.params;
   const bool short_of_min = context.generated < params.min_tokens && !params.stop_ids.empty();
   const bool penalties = context.history != nullptr && uses_penalties(params);
-  if (params.logit_bias.empty() && !penalties && context.matcher == nullptr && !short_of_min) {
+  if (params.logit_bias.empty() && !penalties && context.mask == nullptr && !short_of_min) {
     return logits;
   }
   adjusted_.assign(logits.begin(), logits.end());
@@ -164,7 +176,7 @@ std::span<const float> Sampler::adjust(
     }
   }
   if (penalties) apply_penalties(context);
-  if (context.matcher != nullptr) apply_mask(*context.matcher);
+  if (context.mask != nullptr) apply_mask(*context.mask);
   if (short_of_min) {
     for (const TokenId token : params.stop_ids) {
       if (static_cast<std::size_t>(token) < adjusted_.size()) {
@@ -191,45 +203,58 @@ void Sampler::apply_penalties(const SampleContext& context) {
   }
 }
 
-void Sampler::apply_mask(codec::TokenMatcher& matcher) {
-  mask_.assign((adjusted_.size() + 31) / 32, 0);
-  matcher.fill_mask(mask_);
-  for (std::size_t i = 0; i < adjusted_.size(); ++i) {
-    if ((mask_[i / 32] >> (i % 32) & 1) == 0) adjusted_[i] = kNever;
+void Sampler::apply_mask(std::span<const std::uint32_t> mask) {
+  for (std::size_t word = 0; word < mask.size(); ++word) {
+    if (mask[word] == ~0u) continue;
+    const std::size_t first = word * 32;
+    const std::size_t end = std::min(first + 32, adjusted_.size());
+    for (std::size_t i = first; i < end; ++i) {
+      if ((mask[word] >> (i - first) & 1) == 0) adjusted_[i] = kNever;
+    }
   }
 }
 
-TokenId Sampler::draw(std::span<const float> logits, TokenId best, const SampleContext& context) {
+void Sampler::look_at(std::span<const float> logits) {
+  maxima_.resize((logits.size() + scan::kBlock - 1) / scan::kBlock);
+  scan_.block_max(logits.data(), static_cast<std::int64_t>(logits.size()), maxima_.data());
+  best_ = -1;
+  const auto top = std::max_element(maxima_.begin(), maxima_.end());
+  if (top == maxima_.end() || !(*top > kNever)) return;
+  const std::size_t first = static_cast<std::size_t>(top - maxima_.begin()) * scan::kBlock;
+  const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(first);
+  best_ = static_cast<TokenId>(std::find(begin, logits.end(), *top) - logits.begin());
+}
+
+TokenId Sampler::draw(std::span<const float> logits, const SampleContext& context) {
   const SamplingParams& params = context.params;
-  const float max = logits[static_cast<std::size_t>(best)];
-  GumbelRace race(context, best, max);
+  GumbelRace race(context, best_, logits[static_cast<std::size_t>(best_)]);
   const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
   if (!top_k && params.top_p >= 1 && params.min_p <= 0) {
-    for (std::size_t i = 0; i < logits.size(); ++i) race.enter(static_cast<TokenId>(i), logits[i]);
+    race.enter_row(logits, maxima_);
     return race.winner();
   }
-  filter(logits, best, context);
+  filter(logits, context);
   for (const Candidate& candidate : candidates_) race.enter(candidate.token, candidate.logit);
   return race.winner();
 }
 
 // Leaves the filtered set in candidates_. Each filter sees what the one before left.
-void Sampler::filter(std::span<const float> logits, TokenId best, const SampleContext& context) {
+void Sampler::filter(std::span<const float> logits, const SampleContext& context) {
   const SamplingParams& params = context.params;
-  const float max = usable(logits[static_cast<std::size_t>(best)]);
+  const float max = usable(logits[static_cast<std::size_t>(best_)]);
+  const float scale = scale_of(params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
   if (top_k) select_top(logits, static_cast<std::size_t>(params.top_k));
   if (params.top_p < 1) {
     filter_top_p(logits, max, context);
   } else if (!top_k) {
-    candidates_.clear();
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      if (logits[i] > kNever) candidates_.push_back({logits[i], static_cast<TokenId>(i)});
-    }
+    // What min-p leaves lies above this; a little lower, so that rounding loses none.
+    const double least = max + params.temperature * (tensor::log_d(params.min_p) - 1e-3);
+    collect_from(logits, static_cast<float>(least));
   }
   if (params.min_p > 0) {
     std::erase_if(candidates_, [&](const Candidate& candidate) {
-      return weight(candidate.logit, max, params.temperature) < params.min_p;
+      return static_cast<double>(scan::weight(candidate.logit, max, scale)) < params.min_p;
     });
   }
 }
@@ -238,19 +263,21 @@ void Sampler::filter(std::span<const float> logits, TokenId best, const SampleCo
 // or the vocabulary; of the latter only as much is sorted as the set needs.
 void Sampler::filter_top_p(std::span<const float> logits, float max, const SampleContext& context) {
   const SamplingParams& params = context.params;
+  const float scale = scale_of(params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
   double whole = 0;
   if (top_k) {
-    for (const Candidate& c : candidates_) whole += weight(c.logit, max, params.temperature);
+    for (const Candidate& c : candidates_) whole += scan::weight(c.logit, max, scale);
   } else {
-    for (const float logit : logits) whole += weight(logit, max, params.temperature);
+    const auto n = static_cast<std::int64_t>(logits.size());
+    whole = scan_.sum_weights(logits.data(), n, max, scale);
   }
   const double wanted = params.top_p * whole;
-  for (std::size_t count = 128;; count *= 8) {
+  for (std::size_t count = 64;; count *= 8) {
     if (!top_k) select_top(logits, count);
     double mass = 0;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      mass += weight(candidates_[i].logit, max, params.temperature);
+      mass += scan::weight(candidates_[i].logit, max, scale);
       if (mass >= wanted) {
         candidates_.resize(i + 1);
         return;
@@ -260,54 +287,80 @@ void Sampler::filter_top_p(std::span<const float> logits, float max, const Sampl
   }
 }
 
-// The `count` best of the row into candidates_, best first, without sorting the row: a buffer of
-// twice the size is cut to its best half whenever it is full. A later equal value has a higher id
-// and loses, so it never passes the cut.
+// All at `least` or above into candidates_, ascending by id. maxima_ tells which blocks have any.
+void Sampler::collect_from(std::span<const float> logits, float least) {
+  candidates_.clear();
+  for (std::size_t block = 0; block < maxima_.size(); ++block) {
+    if (!(maxima_[block] >= least) || !(maxima_[block] > kNever)) continue;
+    const std::size_t first = block * scan::kBlock;
+    const std::size_t end = std::min(first + scan::kBlock, logits.size());
+    for (std::size_t i = first; i < end; ++i) {
+      if (logits[i] >= least && logits[i] > kNever) {
+        candidates_.push_back({logits[i], static_cast<TokenId>(i)});
+      }
+    }
+  }
+}
+
+// The `count` best of the row into candidates_, best first, without sorting the row: `count` blocks
+// have a maximum of at least the count-th largest one, so no worse value is among the best.
 void Sampler::select_top(std::span<const float> logits, std::size_t count) {
   candidates_.clear();
   if (count == 0) return;
-  const std::size_t full = 2 * count + 64;
-  bool cut = false;
-  float lowest = kNever;
-  const auto nth = static_cast<std::ptrdiff_t>(count);
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] > kNever) || (cut && !(logits[i] > lowest))) continue;
-    candidates_.push_back({logits[i], static_cast<TokenId>(i)});
-    if (candidates_.size() < full) continue;
-    std::nth_element(candidates_.begin(), candidates_.begin() + nth - 1, candidates_.end(), better);
-    candidates_.resize(count);
-    lowest = candidates_.back().logit;
-    cut = true;
+  float least = kNever;
+  if (count < maxima_.size()) {
+    order_ = maxima_;
+    const auto nth = order_.begin() + static_cast<std::ptrdiff_t>(count) - 1;
+    std::nth_element(order_.begin(), nth, order_.end(), std::greater<>());
+    least = *nth;
   }
+  collect_from(logits, least);
   if (candidates_.size() > count) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + nth - 1, candidates_.end(), better);
+    const auto nth = candidates_.begin() + static_cast<std::ptrdiff_t>(count) - 1;
+    std::nth_element(candidates_.begin(), nth, candidates_.end(), better);
     candidates_.resize(count);
   }
   std::sort(candidates_.begin(), candidates_.end(), better);
 }
 
 PositionLogprobs Sampler::logprobs(std::span<const float> logits, TokenId chosen, int top) {
+  look_at(logits);
+  return describe(logits, chosen, top);
+}
+
+PositionLogprobs Sampler::describe(std::span<const float> logits, TokenId chosen, int top) {
   PositionLogprobs out;
-  const TokenId best = argmax(logits);
-  const float max = best < 0 ? 0 : usable(logits[static_cast<std::size_t>(best)]);
-  double sum = 0;
-  for (const float logit : logits) sum += weight(logit, max, 1.0);
-  const double log_sum = tensor::log_d(sum);
+  const auto n = static_cast<std::int64_t>(logits.size());
+  const float max = best_ < 0 ? 0 : usable(logits[static_cast<std::size_t>(best_)]);
+  const double log_sum = tensor::log_d(scan_.sum_weights(logits.data(), n, max, 1.0f));
   const auto of = [&](float logit) {
     const float value = usable(logit);
-    if (best < 0 || value == kNever) return kNever;
+    if (best_ < 0 || value == kNever) return kNever;
     return static_cast<float>(static_cast<double>(value) - max - log_sum);
   };
-  const float own = usable(logits[static_cast<std::size_t>(chosen)]);
+  const float own = logits[static_cast<std::size_t>(chosen)];
   out.chosen = {chosen, of(own)};
-  out.rank = 1;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const float other = usable(logits[i]);
-    if (other > own || (other == own && static_cast<TokenId>(i) < chosen)) ++out.rank;
-  }
+  out.rank = rank_of(logits, chosen);
   select_top(logits, static_cast<std::size_t>(std::max(0, top)));
   for (const Candidate& c : candidates_) out.top.push_back({c.token, of(c.logit)});
   return out;
+}
+
+// 1 + how many are better, equal ones with a lower id among them. +inf counts as the largest float.
+std::int64_t Sampler::rank_of(std::span<const float> logits, TokenId chosen) const {
+  const auto at = static_cast<std::int64_t>(chosen);
+  const auto after = static_cast<std::int64_t>(logits.size()) - at;
+  const float own = usable(logits[static_cast<std::size_t>(chosen)]);
+  std::int64_t rank = 1;
+  if (own == kNever) {
+    rank += at;
+  } else {
+    rank += scan_.count_above(logits.data(), at, std::nextafterf(own, kNever));
+  }
+  if (own < std::numeric_limits<float>::max()) {
+    rank += scan_.count_above(logits.data() + at, after, own);
+  }
+  return rank;
 }
 
 }  // namespace artery::engine

@@ -1,9 +1,10 @@
 #pragma once
 // Gumbel-max sampling (design, "Numerics"): the token is the argmax over the filtered set of
 // logit / T + noise(seed, choice, position, token). Order of the filters: logit bias, penalties,
-// grammar mask, minimum length; then greedy, or temperature, top-k, top-p, min-p. All sums run in a
-// fixed order in double with our own exp and log, so equal logits give equal tokens anywhere. Ties
-// go to the lower id; NaN never wins. Owns scratch buffers; engine thread only.
+// grammar mask, minimum length; then greedy, or temperature, top-k, top-p, min-p. Sums run in a
+// fixed order (scan/logit_scan.h) with our own exp and log, so equal logits give equal tokens
+// anywhere. Ties go to the lower id; NaN never wins. Owns scratch buffers of one thread: a step's
+// rows are sampled by several, each with its own Sampler.
 
 #include <cstdint>
 #include <span>
@@ -13,8 +14,8 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "codec/grammar/token_matcher.h"
 #include "engine/engine.h"
+#include "engine/scan/logit_scan.h"
 
 namespace artery::engine {
 
@@ -36,10 +37,10 @@ bool uses_penalties(const SamplingParams& params);
 struct SampleContext {
   const SamplingParams& params;
   int choice = 0;
-  Position position = 0;         // of the token to be drawn
-  std::int64_t generated = 0;    // tokens of the choice before this one
-  const TokenHistory* history;   // null when !uses_penalties
-  codec::TokenMatcher* matcher;  // null: unconstrained
+  Position position = 0;                   // of the token to be drawn
+  std::int64_t generated = 0;              // tokens of the choice before this one
+  const TokenHistory* history;             // null when !uses_penalties
+  const std::vector<std::uint32_t>* mask;  // of allowed tokens, [ceil(vocab / 32)]; null: all
 };
 
 struct Sampled {
@@ -67,14 +68,22 @@ class Sampler {
 
   std::span<const float> adjust(std::span<const float> logits, const SampleContext& context);
   void apply_penalties(const SampleContext& context);
-  void apply_mask(codec::TokenMatcher& matcher);
-  TokenId draw(std::span<const float> logits, TokenId best, const SampleContext& context);
-  void filter(std::span<const float> logits, TokenId best, const SampleContext& context);
+  void apply_mask(std::span<const std::uint32_t> mask);
+  // Sets maxima_ and best_, which everything below reads, to those of this row.
+  void look_at(std::span<const float> logits);
+  TokenId draw(std::span<const float> logits, const SampleContext& context);
+  void filter(std::span<const float> logits, const SampleContext& context);
   void filter_top_p(std::span<const float> logits, float max, const SampleContext& context);
+  void collect_from(std::span<const float> logits, float least);
   void select_top(std::span<const float> logits, std::size_t count);
+  PositionLogprobs describe(std::span<const float> logits, TokenId chosen, int top);
+  std::int64_t rank_of(std::span<const float> logits, TokenId chosen) const;
 
+  const scan::Kernels& scan_ = scan::kernels();
   std::vector<float> adjusted_;        // [vocab]
-  std::vector<std::uint32_t> mask_;    // [vocab / 32]
+  std::vector<float> maxima_;          // [ceil(vocab / scan::kBlock)]
+  std::vector<float> order_;           // the same, while it is partly sorted
+  TokenId best_ = -1;                  // the largest logit's, the lowest on a tie; -1: none
   std::vector<Candidate> candidates_;  // best first
 };
 

@@ -299,9 +299,11 @@ TEST(Sampler, StopIdsWaitForTheMinimum) {
 TEST(Sampler, GrammarMaskHolds) {
   SamplingParams params;
   FakeTokenMatcher matcher({{2, 40}}, 0);
+  std::vector<std::uint32_t> mask(2);
+  matcher.fill_mask(mask);
   std::vector<float> logits(60, 1.0f);
   for (int i = 0; i < 100; ++i) {
-    const TokenId token = draw(logits, SampleContext{params, 0, i, 0, nullptr, &matcher});
+    const TokenId token = draw(logits, SampleContext{params, 0, i, 0, nullptr, &mask});
     EXPECT_TRUE(token == 2 || token == 40);
   }
 }

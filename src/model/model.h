@@ -41,6 +41,9 @@ class Model {
   // `batch.logit_rows` to `logits` [logit_rows, vocab_size], float32. Tokens are in [0, vocab_size)
   // and positions below the context length: the engine checked them.
   virtual void forward(const ForwardBatch& batch, std::span<float> logits) = 0;
+
+  // The threads forward runs on, free between forwards: the engine samples on them. Null: none.
+  virtual tensor::ComputePool* compute_pool() { return nullptr; }
 };
 
 // Everything that decides the bits of KV entries and logits, besides the weights: "fast-1/kv-f16".

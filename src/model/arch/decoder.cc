@@ -135,6 +135,7 @@ class Decoder final : public Model {
   }
 
   void forward(const ForwardBatch& batch, std::span<float> logits) override;
+  tensor::ComputePool* compute_pool() override { return &backend_.pool(); }
 
  private:
   // Activations of one forward, all in the backend's scratch.

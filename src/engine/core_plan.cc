@@ -1,0 +1,273 @@
+// The first third of a step: what to run next, given what is known while the step before computes.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/core.h"
+#include "engine/core_parts.h"
+
+namespace artery::engine {
+
+std::unique_ptr<StepWork> Core::prepare() {
+  CHECK(outstanding_ <= 1, "{} steps are outstanding", outstanding_);
+  expire_deadlines();
+  list_live();
+  if (live_.empty()) return nullptr;
+  match_prefixes();
+  const Plan plan = plan_what_moves();
+  if (plan.items.empty()) {
+    CHECK(
+        outstanding_ > 0,
+        "{} sequences wait and none can move: {} of {} pages are free",
+        live_.size(),
+        pool_->pages_free(),
+        pool_->pages_total()
+    );
+    return nullptr;
+  }
+  apply(plan);
+  return make_work(plan);
+}
+
+void Core::list_live() {
+  live_.clear();
+  for (const auto& [id, request] : requests_) {
+    for (const auto& choice : request->choices) {
+      if (!choice->done) live_.push_back({request.get(), choice.get()});
+    }
+  }
+  std::sort(live_.begin(), live_.end(), [](const Live& a, const Live& b) {
+    const auto rank = [](const Live& each) {
+      const RequestState& request = *each.request;
+      return std::tuple(request.in.request.priority, request.arrival, each.choice->choice);
+    };
+    return rank(a) < rank(b);
+  });
+}
+
+// Only those that could be admitted now look, so that a long queue costs nothing.
+void Core::match_prefixes() {
+  std::int64_t slots = config_.max_num_seqs;
+  for (const Live& each : live_) slots -= each.choice->running ? 1 : 0;
+  std::int64_t rows = config_.max_num_batched_tokens;
+  for (const Live& each : live_) {
+    if (slots <= 0 || rows <= 0) break;
+    if (each.choice->running || each.choice->blocked || each.choice->awaited) continue;
+    if (each.request->in.use_cache) match_prefix(each);
+    --slots;
+    rows -= total(*each.choice) - each.choice->kv.computed();
+  }
+}
+
+// Takes the pages that the cache knows beyond those held. The last token is always computed: its
+// logits are needed.
+void Core::match_prefix(const Live& live) {
+  Choice& choice = *live.choice;
+  const std::int64_t start = clock_.monotonic_ns();
+  const auto held = static_cast<std::size_t>(choice.kv.page_count());
+  const auto usable = static_cast<std::size_t>((total(choice) - 1) / kPageTokens);
+  if (held >= usable) return;
+  const auto keys = std::span(choice.keys).subspan(held, usable - held);
+  const auto tokens = std::span<const TokenId>(choice.tokens).subspan(held * kPageTokens);
+  for (const PageId page : cache_.match(keys, tokens).pages) {
+    choice.kv.append(PageRef::adopt(*pool_, page));
+  }
+  choice.kv.set_computed(choice.kv.page_count() * kPageTokens);
+  live.request->cache_lookup_s += seconds_between(start, clock_.monotonic_ns());
+}
+
+Limits Core::limits() const {
+  Limits limits;
+  limits.seqs_max = config_.max_num_seqs;
+  limits.tokens_max = config_.max_num_batched_tokens;
+  limits.chunk_max = config_.prefill_chunk_max;
+  limits.step_seconds_max = kStepAim * config_.step_seconds_max;
+  // Weights unpacked anew in every step can make even one row too dear. No chunk holds the limit
+  // then, and going row by row would only pay that price for each: take the rows that cost no more
+  // than the step itself.
+  if (cost_.predict(1, 0) > config_.step_seconds_max) {
+    limits.step_seconds_max = 2 * cost_.predict(0, 0);
+  }
+  limits.cost = &cost_;
+  return limits;
+}
+
+// A choice as it will be when the outstanding step is done. One that has nothing to run then, or of
+// which that is not known, is blocked: its last token is on the way, or it was preempted in flight.
+SequenceView Core::view_of(const Live& live, bool pages_short) const {
+  const RequestState& request = *live.request;
+  const Choice& choice = *live.choice;
+  SequenceView view;
+  view.priority = request.in.request.priority;
+  view.arrival = request.arrival;
+  view.choice = choice.choice;
+  view.running = choice.running;
+  view.tokens = total(choice) + choice.flight_tokens;
+  view.computed = choice.kv.computed() + choice.flight_rows;
+  view.all_logits =
+      request.wants_prompt_logprobs(choice) && view.computed < request.prompt_tokens();
+  view.pages = choice.kv.page_count();
+  view.pages_exclusive = pages_short ? choice.kv.exclusive_pages() : 0;
+  const bool ending = choice.flight_tokens > 0 &&
+                      request.generated(choice) + choice.flight_tokens >= request.max_tokens;
+  view.blocked = choice.blocked || choice.awaited || ending || view.computed >= view.tokens;
+  return view;
+}
+
+Plan Core::make_plan() {
+  SchedulerState state;
+  state.pages_available = pool_->pages_free() + pool_->pages_idle();
+  // Who owns which pages alone matters only when pages are short.
+  std::int64_t wanted = 2 * config_.max_num_seqs;
+  for (const Live& each : live_) {
+    wanted += pages_for(total(*each.choice)) - each.choice->kv.page_count();
+  }
+  const bool pages_short = state.pages_available < wanted;
+  views_.clear();
+  for (const Live& each : live_) views_.push_back(view_of(each, pages_short));
+  state.sequences = views_;
+  return plan(state, limits());
+}
+
+// Pages that several waiting ones share come free only when all of them gave them up. The plan goes
+// on from there at once: the next step would hand them the same pages again, for ever.
+Plan Core::plan_what_moves() {
+  Plan plan = make_plan();
+  while (plan.items.empty() && !plan.preempted.empty()) {
+    apply(plan);
+    plan = make_plan();
+  }
+  return plan;
+}
+
+void Core::apply(const Plan& plan) {
+  for (const int index : plan.preempted) preempt(live_[static_cast<std::size_t>(index)]);
+  for (const PlanItem& item : plan.items) {
+    const Live& each = live_[static_cast<std::size_t>(item.sequence)];
+    if (!each.choice->running) admit(each);
+    SequenceKv& kv = each.choice->kv;
+    const std::int64_t end = kv.computed() + each.choice->flight_rows + item.tokens;
+    const std::int64_t need = pages_for(end) - kv.page_count();
+    if (pool_->pages_free() < need) cache_.reclaim(need - pool_->pages_free());
+    for (std::int64_t i = 0; i < need; ++i) {
+      PageRef page = pool_->allocate();
+      CHECK(page, "the plan took more pages than there are");
+      kv.append(std::move(page));
+    }
+  }
+}
+
+// Also while a step computes with the pages: whoever gets them writes them in a later one.
+void Core::preempt(const Live& live) {
+  Choice& choice = *live.choice;
+  if (choice.running) {
+    ++choice.preemptions;
+    ++counters_.preemptions;
+  }
+  choice.running = false;
+  choice.offering = live.request->in.use_cache;
+  choice.awaited = choice.flights > 0;
+  choice.flight_rows = 0;
+  ++choice.kv_epoch;
+  choice.kv.truncate(0);
+}
+
+void Core::admit(const Live& live) {
+  RequestState& request = *live.request;
+  Choice& choice = *live.choice;
+  choice.running = true;
+  if (choice.admitted_ns == 0)
+    choice.admitted_ns = std::max<std::int64_t>(1, clock_.monotonic_ns());
+  if (request.matched) return;
+  request.matched = true;
+  if (!request.in.use_cache) return;
+  const std::int64_t usable = (request.prompt_tokens() - 1) / kPageTokens;
+  const std::int64_t matched = std::min(choice.kv.page_count(), usable);
+  request.cached_tokens = matched * kPageTokens;
+  const auto keys = std::span(choice.keys).first(static_cast<std::size_t>(usable));
+  request.miss =
+      usable == 0 ? MissReason::kShort : cache_.why_missed(keys, static_cast<std::size_t>(matched));
+  counters_.cached_tokens += request.cached_tokens;
+  counters_.prefix_queries += request.prompt_tokens();
+  counters_.prefix_hits += request.cached_tokens;
+}
+
+StepItem Core::make_item(const Live& live, std::int64_t rows) const {
+  const RequestState& request = *live.request;
+  const Choice& choice = *live.choice;
+  StepItem item;
+  item.request = live.request;
+  item.choice = live.choice;
+  item.first = choice.kv.computed() + choice.flight_rows;
+  item.rows = rows;
+  item.kv_epoch = choice.kv_epoch;
+  item.completes = item.first + rows == total(choice) + choice.flight_tokens;
+  item.samples = item.completes && request.max_tokens > 0;
+  item.decode = item.completes && rows == 1 && item.first >= request.prompt_tokens();
+  item.prompt_logprobs =
+      request.wants_prompt_logprobs(choice) && item.first < request.prompt_tokens();
+  item.logits_from = item.samples ? rows - 1 : rows;
+  if (item.prompt_logprobs) item.logits_from = 0;
+  item.late = item.completes && choice.flight_tokens > 0;
+  item.late_from = choice.flight_item;
+  return item;
+}
+
+std::unique_ptr<StepWork> Core::make_work(const Plan& plan) {
+  std::unique_ptr<StepWork> work;
+  if (spare_.empty()) {
+    work = std::make_unique<StepWork>();
+  } else {
+    work = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  for (const PlanItem& planned : plan.items) {
+    const Live& each = live_[static_cast<std::size_t>(planned.sequence)];
+    work->items.push_back(make_item(each, planned.tokens));
+    const StepItem& item = work->items.back();
+    (item.decode ? work->decode_rows : work->prefill_rows) += item.rows;
+    work->context += item.rows * item.first + item.rows * (item.rows + 1) / 2;
+  }
+  runner_.fill(*work);
+  for (std::size_t i = 0; i < work->items.size(); ++i) {
+    const StepItem& item = work->items[i];
+    Choice& choice = *item.choice;
+    ++choice.flights;
+    choice.flight_rows += item.rows;
+    choice.flight_tokens += item.samples ? 1 : 0;
+    if (item.samples) choice.flight_item = i;
+  }
+  ++outstanding_;
+  return work;
+}
+
+void Core::unprepare(std::unique_ptr<StepWork> work) {
+  for (const StepItem& item : work->items) {
+    if (item.late) item.choice->flight_item = item.late_from;
+    take_back(item);
+  }
+  recycle(std::move(work));
+  remove_finished();
+}
+
+// The item is no longer on its way.
+void Core::take_back(const StepItem& item) {
+  Choice& choice = *item.choice;
+  --choice.flights;
+  choice.flight_tokens -= item.samples ? 1 : 0;
+  if (item.kv_epoch == choice.kv_epoch) choice.flight_rows -= item.rows;
+  if (choice.flights == 0) choice.awaited = false;
+  release(choice);
+}
+
+void Core::recycle(std::unique_ptr<StepWork> work) {
+  --outstanding_;
+  work->items.clear();
+  work->prefill_rows = work->decode_rows = work->context = 0;
+  work->armed = false;
+  spare_.push_back(std::move(work));
+}
+
+}  // namespace artery::engine
