@@ -48,6 +48,8 @@ const Buckets kRequestBuckets = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
                                  60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
 const Buckets kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 
+const Buckets kChoiceBuckets = {1, 2, 5, 10, 20};
+
 // 1, 2, 5, 10, 20, 50, ... up to `most`.
 Buckets one_two_five(std::int64_t most) {
   Buckets out;
@@ -66,6 +68,19 @@ class Names {
       : prefix_(prefix), labels_{{"model_name", model}, {"engine", "0"}} {
     running = gauge("num_requests_running", "Requests in the running batch.");
     waiting = gauge("num_requests_waiting", "Requests waiting to run.");
+    for (const char* reason : {"capacity", "deferred"}) {
+      prometheus::Labels labels = labels_;
+      labels["reason"] = reason;
+      waiting_by_reason.push_back(&prometheus::BuildGauge()
+                                       .Name(prefix_ + "num_requests_waiting_by_reason")
+                                       .Help("Requests waiting to run, by reason: all for room.")
+                                       .Register(registry)
+                                       .Add(labels));
+    }
+    cache_config = &prometheus::BuildGauge()
+                        .Name(prefix_ + "cache_config_info")
+                        .Help("The KV pool's form as labels; the value is 1.")
+                        .Register(registry);
     kv_usage =
         gauge("kv_cache_usage_perc", "Share of KV pages in use by running requests, 0 to 1.");
     prompt_tokens = counter("prompt_tokens_total", "Prompt tokens processed.");
@@ -97,20 +112,30 @@ class Names {
     queue = histogram("request_queue_time_seconds", "Seconds waiting.", kRequestBuckets);
     prefill = histogram("request_prefill_time_seconds", "Seconds in prefill.", kRequestBuckets);
     decode = histogram("request_decode_time_seconds", "Seconds in decode.", kRequestBuckets);
+    inference = histogram(
+        "request_inference_time_seconds", "Seconds in prefill and decode.", kRequestBuckets
+    );
     const Buckets tokens = one_two_five(max_model_len);
     request_prompt = histogram("request_prompt_tokens", "Prompt tokens of a request.", tokens);
     request_generation =
         histogram("request_generation_tokens", "Generated tokens of a request.", tokens);
+    params_n = histogram("request_params_n", "The n of a request.", kChoiceBuckets);
+    params_max_tokens = histogram(
+        "request_params_max_tokens", "The max_tokens of a request that names one.", tokens
+    );
     iteration = histogram("iteration_tokens_total", "Tokens of one step.", kIterationBuckets);
   }
 
   prometheus::Registry registry;
   prometheus::Gauge *running, *waiting, *kv_usage;
+  std::vector<prometheus::Gauge*> waiting_by_reason;
+  prometheus::Family<prometheus::Gauge>* cache_config;
   prometheus::Counter *prompt_tokens, *generation_tokens, *preemptions, *prefix_queries,
       *prefix_hits, *rejections, *aborted;
   std::vector<std::pair<std::string_view, prometheus::Counter*>> success;
-  Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *request_prompt,
-      *request_generation, *iteration;
+  Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *inference, *request_prompt,
+      *request_generation, *params_n, *params_max_tokens, *iteration;
+  const prometheus::Labels& labels() const { return labels_; }
 
  private:
   prometheus::Gauge* gauge(const char* name, const char* help) {
@@ -145,6 +170,107 @@ void advance(prometheus::Counter& counter, std::int64_t total) {
   if (missing > 0) counter.Increment(missing);
 }
 
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+void add_value(
+    MetricFamily& family,
+    prometheus::Labels labels,
+    const char* name,
+    std::string_view value,
+    std::int64_t number
+) {
+  if (name != nullptr) labels[name] = std::string(value);
+  prometheus::ClientMetric metric;
+  for (const auto& [key, text] : labels) metric.label.push_back({key, text});
+  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
+      static_cast<double>(number);
+  family.metric.push_back(std::move(metric));
+}
+
+MetricFamily& new_family(
+    std::vector<MetricFamily>& out, MetricType type, const char* name, const char* help
+) {
+  out.push_back({std::string("artery:") + name, help, type, {}});
+  return out.back();
+}
+
+void append_key_families(
+    const prometheus::Labels& labels,
+    const std::vector<KeyCounts>& keys,
+    std::vector<MetricFamily>& out
+) {
+  struct Column {
+    MetricType type;
+    const char *name, *help;
+    std::int64_t KeyCounts::* number;
+  };
+  static constexpr Column kColumns[] = {
+      {MetricType::Counter, "key_requests_total", "Requests of an API key.", &KeyCounts::requests},
+      {MetricType::Gauge,
+       "key_requests_running",
+       "Requests of an API key in work.",
+       &KeyCounts::running},
+      {MetricType::Counter,
+       "key_prompt_tokens_total",
+       "Prompt tokens of an API key's requests.",
+       &KeyCounts::prompt_tokens},
+      {MetricType::Counter,
+       "key_generation_tokens_total",
+       "Tokens generated for an API key.",
+       &KeyCounts::generated_tokens},
+  };
+  for (const Column& column : kColumns) {
+    MetricFamily& family = new_family(out, column.type, column.name, column.help);
+    for (const KeyCounts& key : keys) {
+      add_value(family, labels, "key_name", key.name, key.*column.number);
+    }
+  }
+  MetricFamily& refused = new_family(
+      out,
+      MetricType::Counter,
+      "key_rejections_total",
+      "Requests of an API key beyond its limits, by limit."
+  );
+  for (const KeyCounts& key : keys) {
+    prometheus::Labels with_name = labels;
+    with_name["key_name"] = key.name;
+    add_value(refused, with_name, "limit", "concurrent", key.refused_concurrent);
+    add_value(refused, with_name, "limit", "requests", key.refused_requests);
+    add_value(refused, with_name, "limit", "tokens", key.refused_tokens);
+  }
+}
+
+// Values that something else counts; for them a registry would only be a second copy.
+void append_server_families(
+    const prometheus::Labels& labels, const ServerCounts& server, std::vector<MetricFamily>& out
+) {
+  const auto add = [&](MetricType type, const char* name, const char* help, std::int64_t number) {
+    add_value(new_family(out, type, name, help), labels, nullptr, {}, number);
+  };
+  using enum MetricType;
+  add(Gauge, "http_connections", "Connections open now.", server.connections);
+  add(Gauge, "http_connections_max", "Connections that may be open.", server.connections_max);
+  add(Counter, "http_connections_total", "Connections accepted.", server.accepted);
+  add(Counter,
+      "http_connections_refused_total",
+      "Connections told 503 because too many were open.",
+      server.refused_connections);
+  add(Counter, "tls_failures_total", "TLS handshakes that failed.", server.tls_failures);
+  add(Counter,
+      "stream_stalls_total",
+      "Answers given up because the client read nothing for too long.",
+      server.stalled_streams);
+  add(Gauge, "http_body_bytes", "Bytes of request bodies being read or waiting.", server.body_bytes
+  );
+  MetricFamily& refusals =
+      new_family(out, Counter, "http_errors_total", "Answers of 400 and above, by status.");
+  for (const auto& [status, count] : server.refusals) {
+    add_value(refusals, labels, "status", std::to_string(status), count);
+  }
+  append_key_families(labels, server.keys, out);
+}
+
 class PrometheusMetrics final : public Metrics {
  public:
   PrometheusMetrics(const std::string& model, std::int64_t max_model_len, bool vllm_names) {
@@ -154,6 +280,12 @@ class PrometheusMetrics final : public Metrics {
 
   void on_step(const engine::StepStats& stats) override {
     for (auto& names : all_) names->iteration->Observe(stats.prefill_tokens + stats.decode_tokens);
+  }
+  void on_admitted(std::int64_t max_tokens, int n) override {
+    for (auto& names : all_) {
+      names->params_n->Observe(n);
+      if (max_tokens >= 0) names->params_max_tokens->Observe(static_cast<double>(max_tokens));
+    }
   }
   void on_first_token(double seconds) override {
     for (auto& names : all_) names->ttft->Observe(seconds);
@@ -174,6 +306,7 @@ class PrometheusMetrics final : public Metrics {
       names->queue->Observe(sample.timings.queue_s);
       names->prefill->Observe(sample.timings.prefill_s);
       names->decode->Observe(sample.timings.decode_s);
+      names->inference->Observe(sample.timings.prefill_s + sample.timings.decode_s);
       names->request_prompt->Observe(static_cast<double>(sample.prompt_tokens));
       names->request_generation->Observe(static_cast<double>(sample.generated_tokens));
       if (sample.generated_tokens > 1) {
@@ -184,7 +317,7 @@ class PrometheusMetrics final : public Metrics {
     }
   }
 
-  std::string render(const engine::Status& status) override {
+  std::string render(const engine::Status& status, const ServerCounts& server) override {
     std::vector<prometheus::MetricFamily> families;
     {
       // Two scrapes at once would both see the same missing part of a counter.
@@ -195,6 +328,7 @@ class PrometheusMetrics final : public Metrics {
         std::move(collected.begin(), collected.end(), std::back_inserter(families));
       }
     }
+    append_server_families(all_.front()->labels(), server, families);
     return prometheus::TextSerializer().Serialize(families);
   }
 
@@ -202,6 +336,11 @@ class PrometheusMetrics final : public Metrics {
   static void update(Names& names, const engine::Status& status) {
     names.running->Set(status.running);
     names.waiting->Set(status.waiting);
+    names.waiting_by_reason.front()->Set(status.waiting);
+    prometheus::Labels form = names.labels();
+    form["block_size"] = std::to_string(kPageTokens);
+    form["num_gpu_blocks"] = std::to_string(status.pages_total);
+    names.cache_config->Add(form).Set(1);
     names.kv_usage->Set(
         status.pages_total > 0
             ? static_cast<double>(status.pages_in_use) / static_cast<double>(status.pages_total)
@@ -221,6 +360,18 @@ class PrometheusMetrics final : public Metrics {
 };
 
 }  // namespace
+
+KeyCounts& KeyCounts::operator+=(const KeyCounts& other) {
+  name = other.name;
+  requests += other.requests;
+  running += other.running;
+  refused_concurrent += other.refused_concurrent;
+  refused_requests += other.refused_requests;
+  refused_tokens += other.refused_tokens;
+  prompt_tokens += other.prompt_tokens;
+  generated_tokens += other.generated_tokens;
+  return *this;
+}
 
 std::unique_ptr<Metrics> make_metrics(
     const std::string& model_name, std::int64_t max_model_len, bool vllm_names

@@ -43,7 +43,7 @@ std::map<std::string, Family> families_of(const std::string& text) {
 }
 
 std::string document() {
-  const std::string text = make_metrics("m", 8192, false)->render(engine::Status{});
+  const std::string text = make_metrics("m", 8192, false)->render(engine::Status{}, ServerCounts{});
   std::string out = kHead;
   for (const auto& [name, family] : families_of(text)) {
     out += fmt::format("| `{}` | {} | {} |\n", name, family.type, family.help);

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/api/app.h"
@@ -8,6 +9,8 @@
 namespace artery::server {
 namespace {
 
+// Room for request bodies in all: a few of the largest, many ordinary ones.
+constexpr std::size_t kBodiesAtOnce = 4, kBodiesBytesMin = 64u << 20;
 constexpr double kFlushSeconds = 0.5;  // for error events and last answers when the server stops
 
 http::ListenerConfig listener_config(const Config& config) {
@@ -20,6 +23,10 @@ http::ListenerConfig listener_config(const Config& config) {
   out.header_timeout_s = config.header_timeout_s;
   out.body_timeout_s = config.body_timeout_s;
   out.keep_alive_s = config.keep_alive_s;
+  out.stall_timeout_s = config.stall_timeout_s;
+  out.tls_cert_file = config.tls_cert_file;
+  out.tls_key_file = config.tls_key_file;
+  out.bodies_bytes_max = std::max(kBodiesBytesMin, kBodiesAtOnce * config.body_bytes_max);
   return out;
 }
 
@@ -33,13 +40,18 @@ class ServerImpl final : public Server {
 
   Result<> listen(const http::ListenerConfig& config) {
     api::App* app = app_.get();  // the listener's threads end before app_ does
-    listener_ = TRY(http::Listener::open(
-        config,
-        [app](
-            std::shared_ptr<http::Request> request, std::shared_ptr<http::ResponseWriter> writer
-        ) { app->handle(std::move(request), std::move(writer)); },
-        [app](int status, std::string_view message) { return app->http_failure(status, message); }
-    ));
+    http::ListenerCalls calls;
+    calls.handler = [app](
+                        std::shared_ptr<http::Request> request,
+                        std::shared_ptr<http::ResponseWriter> writer
+                    ) { app->handle(std::move(request), std::move(writer)); };
+    calls.error_body = [app](const http::Request& request, int status, std::string_view message) {
+      return app->http_failure(request, status, message);
+    };
+    calls.check_head = [app](const http::Request& request) { return app->check_head(request); };
+    listener_ = TRY(http::Listener::open(config, std::move(calls)));
+    connections_max_ = config.connections_max;
+    app->set_http_counts([this] { return http_counts(); });
     return {};
   }
 
@@ -53,17 +65,36 @@ class ServerImpl final : public Server {
     };
     return observer;
   }
-  void begin_drain() override { app_->begin_drain(); }
+  void set_api_keys(const std::vector<ApiKey>& keys) override { app_->set_api_keys(keys); }
+  Result<> reload_tls() override { return listener_->reload_tls(); }
+  void begin_drain() override {
+    listener_->begin_drain();
+    app_->begin_drain();
+  }
   int drain(double timeout_s) override { return app_->drain(timeout_s); }
   void stop() override {
     if (!listener_) return;
-    app_->begin_drain();
+    begin_drain();
     app_->abort_all();
     listener_->stop(kFlushSeconds);
     app_->stop();
   }
 
  private:
+  ServerCounts http_counts() const {
+    const http::ListenerCounts counts = listener_->counts();
+    ServerCounts out;
+    out.connections = counts.connections;
+    out.connections_max = connections_max_;
+    out.accepted = counts.accepted;
+    out.refused_connections = counts.refused_connections;
+    out.tls_failures = counts.tls_failures;
+    out.stalled_streams = counts.stalled;
+    out.body_bytes = counts.body_bytes;
+    return out;
+  }
+
+  int connections_max_ = 0;
   std::unique_ptr<api::App> app_;
   std::unique_ptr<http::Listener> listener_;
 };
@@ -71,10 +102,12 @@ class ServerImpl final : public Server {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(Config config, const Clock& clock) {
-  if (!http::is_loopback_host(config.host) && config.api_key.empty() && !config.insecure) {
+  const bool has_key = !config.api_key.empty() || !config.api_keys.empty();
+  if (!http::is_loopback_host(config.host) && !has_key && !config.insecure) {
     return fail_field(
         "--host",
-        "--host {} is reachable from other machines: set --api-key, or --insecure to serve "
+        "--host {} is reachable from other machines: set --api-key or --api-keys, or --insecure to "
+        "serve "
         "without a key",
         config.host
     );

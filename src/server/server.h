@@ -14,26 +14,30 @@
 #include "codec/prompt/chat_template.h"
 #include "codec/tokenizer.h"
 #include "engine/engine.h"
+#include "server/api_key.h"
 
 namespace artery::server {
 
 struct Config {
   std::string host = "127.0.0.1";
-  int port = 8000;         // 0: the system picks one
-  int http_threads = 2;    // sockets
-  int worker_threads = 2;  // JSON, templates, tokenizers: so that these never delay a socket
-  std::string api_key;     // empty: none asked
-  bool insecure = false;   // allow a non-loopback host without a key
+  int port = 8000;               // 0: the system picks one
+  int http_threads = 2;          // sockets
+  int worker_threads = 2;        // JSON, templates, tokenizers: so that these never delay a socket
+  std::string api_key;           // of one holder without limits; empty: none
+  std::vector<ApiKey> api_keys;  // more of them
+  bool insecure = false;         // allow a non-loopback host without a key
   std::string served_model_name;
   std::string root_path;
   std::vector<std::string> allowed_origins;  // CORS; empty: none
+  std::string tls_cert_file, tls_key_file;   // PEM; both or none
   std::size_t body_bytes_max = 32u << 20;
   std::size_t header_bytes_max = 64u << 10;
   int connections_max = 1024;
-  int header_timeout_s = 30;  // slow senders get 408
-  int body_timeout_s = 120;
-  int keep_alive_s = 75;
-  int sse_comment_s = 5;  // silence before a comment line
+  double header_timeout_s = 30;  // slow senders get 408
+  double body_timeout_s = 120;
+  double keep_alive_s = 75;
+  double stall_timeout_s = 60;  // a client that takes no byte for this long is given up
+  int sse_comment_s = 5;        // silence before a comment line
   int json_depth_max = 64;
   int stuck_s = 10;  // engine silent for longer: /health 503
   bool log_requests = true;
@@ -55,8 +59,9 @@ struct Serving {
 
 class Server {
  public:
-  // Binds and starts accepting. Port taken: kIo with address, port and the flag to change it; a
-  // non-loopback host without key or `insecure`: kInvalidArgument.
+  // Binds and starts accepting. Certificate or key unusable: kBadFile. Port taken: kIo with
+  // address, port and the flag to change it; a non-loopback host without key or `insecure`:
+  // kInvalidArgument.
   static Result<std::unique_ptr<Server>> open(Config config, const Clock& clock = system_clock());
   virtual ~Server() = default;
 
@@ -66,6 +71,10 @@ class Server {
   virtual void attach(Serving serving) = 0;
   // Observer for engine::make_engine, so that step metrics reach /metrics.
   virtual engine::Observer observer() = 0;
+  // In place of Config::api_keys, from now on.
+  virtual void set_api_keys(const std::vector<ApiKey>& keys) = 0;
+  // Reads certificate and key again; after an error the old ones stay in use.
+  virtual Result<> reload_tls() = 0;
   // /ready turns 503, new work is refused, open streams go on.
   virtual void begin_drain() = 0;
   // Waits until no answer is under way, at most `timeout_s`; returns how many still are. An engine

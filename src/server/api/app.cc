@@ -6,51 +6,13 @@
 #include <chrono>
 #include <utility>
 
-#include "base/log.h"
-#include "base/random.h"
+#include "server/api/prompts.h"
+#include "server/api/text_match.h"
 
 namespace artery::server::api {
 namespace {
 
-constexpr std::size_t kRequestIdMax = 128;
 constexpr int kLightWorkers = 2;
-
-std::string new_id() {
-  return fmt::format("{:016x}{:08x}", system_random().next(), system_random().next() >> 32);
-}
-
-// The client's id as far as it is harmless in headers, JSON and logs.
-std::string clean_id(std::string_view sent) {
-  std::string out;
-  for (const char c : sent.substr(0, kRequestIdMax)) {
-    const bool fine = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      std::string_view("-_.:/+=@").find(c) != std::string_view::npos;
-    if (fine) out += c;
-  }
-  return out.empty() ? new_id() : out;
-}
-
-// Time depends on the lengths only, never on where the first difference is.
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0U : 1U;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? '\0' : b[i % b.size()];
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i] ^ other));
-  }
-  return difference == 0;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return (x | 0x20) == (y | 0x20);
-  });
-}
 
 bool is_json_content(std::string_view type) {
   type = trim(type.substr(0, type.find(';')));
@@ -81,7 +43,9 @@ App::App(Config config, const Clock& clock)
     : config_(std::move(config)),
       clock_(&clock),
       heavy_(std::max(1, config_.worker_threads)),
-      light_(std::make_shared<Workers>(kLightWorkers)) {}
+      light_(std::make_shared<Workers>(kLightWorkers)) {
+  set_api_keys(config_.api_keys);
+}
 
 App::~App() { stop(); }
 
@@ -94,6 +58,7 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/version", Access::kOpen, false, &App::get_version},
       {"GET", "/metrics", Access::kKey, false, &App::get_metrics},
       {"GET", "/v1/models", Access::kKey, false, &App::get_models},
+      {"GET", "/v1/models/*", Access::kKey, false, &App::get_model},
       {"POST", "/v1/chat/completions", Access::kKey, true, &App::chat_completions},
       {"POST", "/v1/completions", Access::kKey, true, &App::completions},
       {"POST", "/tokenize", Access::kKey, true, &App::tokenize},
@@ -105,6 +70,33 @@ const std::vector<App::Route>& App::routes() {
   return kRoutes;
 }
 
+namespace {
+bool fits(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with("/*")) return pattern == path;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.starts_with(pattern);
+}
+}  // namespace
+
+std::string_view App::path_of(const http::Request& request) const {
+  std::string_view path = request.path;
+  if (!config_.root_path.empty() && path.starts_with(config_.root_path)) {
+    path.remove_prefix(config_.root_path.size());
+    if (path.empty()) path = "/";
+  }
+  return path;
+}
+
+const App::Route* App::find_route(const http::Request& request) const {
+  const std::string_view path = path_of(request);
+  std::string_view method = request.method;
+  if (method == "HEAD") method = "GET";  // the connection leaves the body out
+  for (const Route& route : routes()) {
+    if (route.method == method && fits(route.path, path)) return &route;
+  }
+  return nullptr;
+}
+
 Call App::make_call(
     std::shared_ptr<http::Request> request, std::shared_ptr<http::ResponseWriter> writer
 ) const {
@@ -112,8 +104,9 @@ Call App::make_call(
   call.begin_ns = clock_->monotonic_ns();
   call.clock = clock_;
   call.log = config_.log_requests;
+  call.statuses = statuses_;
   call.id = clean_id(request->header("x-request-id"));
-  call.headers.emplace_back("x-request-id", call.id);
+  call.headers = common_headers(*request, call.id);
   call.request = std::move(request);
   call.writer = std::move(writer);
   return call;
@@ -123,21 +116,15 @@ void App::handle(
     std::shared_ptr<http::Request> request, std::shared_ptr<http::ResponseWriter> writer
 ) {
   Call call = make_call(std::move(request), std::move(writer));
-  add_cors(call);
-  std::string_view path = call.request->path;
-  if (!config_.root_path.empty() && path.starts_with(config_.root_path)) {
-    path.remove_prefix(config_.root_path.size());
-    if (path.empty()) path = "/";
+  if (const Route* route = find_route(*call.request)) {
+    dispatch(std::move(call), *route);
+    return;
   }
-  std::string_view method = call.request->method;
-  if (method == "HEAD") method = "GET";  // the connection leaves the body out
+  const std::string_view path = path_of(*call.request);
+  const std::string_view method = call.request->method;
   std::string allow;
   for (const Route& route : routes()) {
-    if (route.path != path) continue;
-    if (route.method == method) {
-      dispatch(std::move(call), route);
-      return;
-    }
+    if (!fits(route.path, path)) continue;
     allow += route.method == "GET" ? "GET, HEAD, OPTIONS" : std::string(route.method) + ", OPTIONS";
   }
   if (method == "OPTIONS" && (!allow.empty() || path == "*")) {
@@ -161,74 +148,9 @@ void App::no_route(const Call& call, std::string_view path) const {
   reply_error(call, error);
 }
 
-void App::add_cors(Call& call) const {
-  const std::string_view origin = call.request->header("origin");
-  if (origin.empty() || config_.allowed_origins.empty()) return;
-  const bool any = std::find(config_.allowed_origins.begin(), config_.allowed_origins.end(), "*") !=
-                   config_.allowed_origins.end();
-  const bool named = std::any_of(
-      config_.allowed_origins.begin(),
-      config_.allowed_origins.end(),
-      [&](const std::string& allowed) { return allowed == origin; }
-  );
-  if (!any && !named) return;
-  call.headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : std::string(origin));
-  call.headers.emplace_back("Access-Control-Expose-Headers", "x-request-id, Retry-After");
-  if (!any) call.headers.emplace_back("Vary", "Origin");
-}
-
-void App::preflight(const Call& call, std::string_view allow) const {
-  http::Response response{204, {{"Allow", std::string(allow)}}, {}};
-  const bool allowed =
-      std::any_of(call.headers.begin(), call.headers.end(), [](const auto& header) {
-        return header.first == "Access-Control-Allow-Origin";
-      });
-  if (allowed) {
-    const std::string_view asked = call.request->header("access-control-request-headers");
-    response.headers.emplace_back("Access-Control-Allow-Methods", std::string(allow));
-    response.headers.emplace_back(
-        "Access-Control-Allow-Headers",
-        asked.empty() ? "authorization, content-type, x-api-key, x-request-id" : std::string(asked)
-    );
-    response.headers.emplace_back("Access-Control-Max-Age", "600");
-  }
-  reply(call, std::move(response));
-}
-
-bool App::key_is_right(const http::Request& request) const {
-  std::string_view sent = request.header("authorization");
-  constexpr std::string_view kBearer = "bearer ";
-  if (sent.size() > kBearer.size() &&
-      equal_ignoring_case(sent.substr(0, kBearer.size()), kBearer)) {
-    if (equal_in_constant_time(trim(sent.substr(kBearer.size())), config_.api_key)) return true;
-  }
-  const std::string_view header = request.header("x-api-key");
-  return !header.empty() && equal_in_constant_time(header, config_.api_key);
-}
-
-Result<> App::check_access(const Call& call, Access access) const {
-  if (access == Access::kOpen) return {};
-  const http::Request& request = *call.request;
-  if (!config_.api_key.empty() && key_is_right(request)) return {};
-  if (access == Access::kAdmin) {
-    // A proxy on this machine makes everybody look local, but says whom it speaks for.
-    const bool proxied = request.has_header("x-forwarded-for") || request.has_header("forwarded");
-    if (request.peer_is_loopback && !proxied) return {};
-  } else if (config_.api_key.empty()) {
-    return {};
-  }
-  return fail(
-      Code::kUnauthorized,
-      "{}; send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-      access == Access::kAdmin ? "this path needs the API key unless asked from this machine"
-                               : "the API key is missing or wrong"
-  );
-}
-
 void App::dispatch(Call call, const Route& route) {
-  const auto access = check_access(call, route.access);
-  if (!access) {
-    reply_error(call, access.error());
+  if (const auto refused = check_access(*call.request, route.access, &call.holder)) {
+    reply_error(call, *refused);
     return;
   }
   if (!route.is_heavy) {
@@ -248,13 +170,26 @@ void App::dispatch(Call call, const Route& route) {
     );
     return;
   }
+  if (!enter(call)) return;
   auto shared = std::make_shared<Call>(std::move(call));
   heavy_.post([this, shared, run = route.run] { (this->*run)(*shared); });
 }
 
-http::Response App::http_failure(int status, std::string_view message) const {
-  if (config_.log_requests) log_info("request refused status={} reason={}", status, message);
-  return error_response(http_error(status, std::string(message)));
+ApiError App::loading_error() const {
+  return to_api_error(
+      {Code::kUnavailable,
+       fmt::format("the model is loading ({:.0f} %); try again soon", load_progress_ * 100),
+       {}},
+      {}
+  );
+}
+
+ServerCounts App::server_counts() const {
+  ServerCounts counts;
+  if (http_counts_) counts = http_counts_();
+  counts.refusals = statuses_->all();
+  counts.keys = keys_.counts();
+  return counts;
 }
 
 std::shared_ptr<const Live> App::live() const {
@@ -264,16 +199,7 @@ std::shared_ptr<const Live> App::live() const {
 
 std::shared_ptr<const Live> App::live_or_refuse(const Call& call) const {
   auto now = live();
-  if (!now) {
-    reply_error(
-        call,
-        Error{
-            Code::kUnavailable,
-            fmt::format("the model is loading ({:.0f} %); try again soon", load_progress_ * 100),
-            {}
-        }
-    );
-  }
+  if (!now) reply_error(call, loading_error());
   return now;
 }
 
@@ -295,6 +221,7 @@ void App::attach(Serving serving) {
   next->names = model_names(serving, config_.served_model_name);
   next->created = clock_->unix_ms() / 1000;
   next->max_model_len = serving.engine->status().max_model_len;
+  next->prompt_bytes_max = prompt_bytes_max(*serving.tokenizer, next->max_model_len);
   next->metrics =
       make_metrics(next->names.front(), next->max_model_len, config_.metrics_compat_vllm);
   next->serving = std::make_shared<const Serving>(std::move(serving));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
+#include "server/api/backlog.h"
 #include "server/api/call.h"
 #include "server/api/generation.h"
 #include "server/api/workers.h"
@@ -29,6 +31,7 @@ struct Live {
   std::vector<std::string> names;  // accepted as `model`, the first one is shown
   std::int64_t created = 0;
   std::int64_t max_model_len = 0;
+  std::size_t prompt_bytes_max = 0;
 };
 
 class StepSink {
@@ -55,7 +58,15 @@ class App {
   // On a connection thread; long work is handed to workers.
   void handle(std::shared_ptr<http::Request> request, std::shared_ptr<http::ResponseWriter> writer);
   // The answer HTTP itself gives to what never became a request.
-  http::Response http_failure(int status, std::string_view message) const;
+  http::Response http_failure(const http::Request& request, int status, std::string_view message)
+      const;
+  // Refuses a request by its headers, before its body comes: key, loading, draining.
+  std::optional<http::Response> check_head(const http::Request& request) const;
+
+  // Beside the one key of the configuration.
+  void set_api_keys(const std::vector<ApiKey>& keys);
+  // Where /metrics finds what the listener counts.
+  void set_http_counts(std::function<ServerCounts()> counts) { http_counts_ = std::move(counts); }
 
   void set_load_progress(double fraction) { load_progress_ = fraction; }
   void attach(Serving serving);
@@ -72,7 +83,7 @@ class App {
  private:
   enum class Access { kOpen, kKey, kAdmin };
   struct Route {
-    std::string_view method, path;
+    std::string_view method, path;  // a path that ends with "/*" takes anything there
     Access access;
     bool is_heavy;  // reads a body: on a worker
     void (App::*run)(Call& call);
@@ -82,16 +93,26 @@ class App {
   Call make_call(
       std::shared_ptr<http::Request> request, std::shared_ptr<http::ResponseWriter> writer
   ) const;
-  void add_cors(Call& call) const;
+  std::string_view path_of(const http::Request& request) const;  // without root_path
+  const Route* find_route(const http::Request& request) const;
+  // access.cc
+  http::Headers common_headers(const http::Request& request, const std::string& id) const;
+  void add_cors(const http::Request& request, http::Headers& headers) const;
   void preflight(const Call& call, std::string_view allow) const;
-  bool key_is_right(const http::Request& request) const;
-  Result<> check_access(const Call& call, Access access) const;
+  std::shared_ptr<const KeyHolder> holder_of(const http::Request& request) const;
+  // What stands against it; `holder` is set when a key came that is right.
+  std::optional<ApiError> check_access(
+      const http::Request& request, Access access, std::shared_ptr<const KeyHolder>* holder
+  ) const;
+  bool enter(Call& call) const;
   void dispatch(Call call, const Route& route);
   void no_route(const Call& call, std::string_view path) const;
 
   std::shared_ptr<const Live> live() const;
   // The serving state, or the answer why there is none (503).
   std::shared_ptr<const Live> live_or_refuse(const Call& call) const;
+  ApiError loading_error() const;
+  ServerCounts server_counts() const;
   Result<> check_model(const Live& live, const std::string& model) const;
 
   // endpoints_info.cc
@@ -101,6 +122,7 @@ class App {
   void get_ready(Call& call);
   void get_version(Call& call);
   void get_models(Call& call);
+  void get_model(Call& call);
   void get_metrics(Call& call);
   void get_status(Call& call);
   void get_cache(Call& call);
@@ -130,6 +152,10 @@ class App {
 
   Workers heavy_;                         // JSON, templates, tokenizers
   const std::shared_ptr<Workers> light_;  // events to text
+  const std::shared_ptr<Backlog> backlog_ = std::make_shared<Backlog>();
+  const std::shared_ptr<StatusCounts> statuses_ = std::make_shared<StatusCounts>();
+  KeyRing keys_;
+  std::function<ServerCounts()> http_counts_;  // set before the listener's threads start
   const std::shared_ptr<StepSink> step_sink_ = std::make_shared<StepSink>();
 };
 

@@ -1,21 +1,46 @@
 #include "server/api/call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 
 namespace artery::server::api {
 
+void StatusCounts::count(int status) {
+  const auto* at = std::find(kStatuses.begin(), kStatuses.end(), status);
+  if (at != kStatuses.end()) ++counts_[static_cast<std::size_t>(at - kStatuses.begin())];
+}
+
+std::vector<std::pair<int, std::int64_t>> StatusCounts::all() const {
+  std::vector<std::pair<int, std::int64_t>> out;
+  for (std::size_t i = 0; i < kStatuses.size(); ++i) {
+    if (counts_[i] > 0) out.emplace_back(kStatuses[i], counts_[i].load());
+  }
+  return out;
+}
+
+namespace {
+// Asked every few seconds by machines, and 503 there is news for the machine only.
+bool is_probe(const std::string& path) {
+  return path == "/live" || path == "/ready" || path == "/health" || path == "/metrics";
+}
+}  // namespace
+
 void reply(const Call& call, http::Response response) {
   const int status = response.status;
   response.headers.insert(response.headers.end(), call.headers.begin(), call.headers.end());
+  if (call.statuses) call.statuses->count(status);
+  if (call.lease) call.lease->release();
   call.writer->send(std::move(response));
   if (!call.log) return;
-  const bool quiet = call.request->method != "POST" && status < 400;
+  const bool quiet =
+      call.request->method != "POST" && (status < 400 || is_probe(call.request->path));
   log_at(
       quiet ? LogLevel::kDebug : LogLevel::kInfo,
-      "request id={} method={} path={} status={} seconds={:.4f}",
+      "request id={} key={} method={} path={} status={} seconds={:.4f}",
       call.id,
+      call.holder ? call.holder->key.name : "-",
       call.request->method,
       call.request->path,
       status,

@@ -2,16 +2,34 @@
 // One HTTP request on its way through the API: what came, how to answer, when it began. Shared by
 // the steps that work on it, one after the other; answers exactly once.
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "server/api/errors.h"
+#include "server/api/key_ring.h"
 #include "server/http/message.h"
 
 namespace artery::server::api {
+
+// How often each status of 400 and above was answered.
+class StatusCounts {
+ public:
+  void count(int status);
+  std::vector<std::pair<int, std::int64_t>> all() const;
+
+ private:
+  static constexpr std::array kStatuses = {
+      400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 431, 500, 501, 503, 504
+  };
+  std::array<std::atomic<std::int64_t>, kStatuses.size()> counts_{};
+};
 
 struct Call {
   std::shared_ptr<http::Request> request;
@@ -21,6 +39,9 @@ struct Call {
   const Clock* clock = nullptr;
   std::int64_t begin_ns = 0;
   bool log = true;
+  std::shared_ptr<StatusCounts> statuses;
+  std::shared_ptr<const KeyHolder> holder;  // whose key came with it; null: none is asked for
+  std::shared_ptr<KeyLease> lease;          // its place among its key's requests
 
   double seconds() const { return static_cast<double>(clock->monotonic_ns() - begin_ns) * 1e-9; }
 };

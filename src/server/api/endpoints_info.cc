@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <charconv>
+#include <string_view>
+
 #include "server/api/app.h"
 #include "server/api/json_writer.h"
 
@@ -67,25 +70,63 @@ void App::get_version(Call& call) {
   reply_json(call, 200, out.take());
 }
 
+namespace {
+
+void write_model(JsonWriter& out, const Live& live, const std::string& name) {
+  out.begin_object().field("id", name).field("object", "model");
+  out.field("created", live.created).field("owned_by", "artery");
+  out.field("root", live.names.front()).key("parent").null();
+  out.field("max_model_len", live.max_model_len).end_object();
+}
+
+// "%2F" and the like; a name with a slash may come either way.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+      out += static_cast<char>(value);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 void App::get_models(Call& call) {
   const auto now = live_or_refuse(call);
   if (!now) return;
   JsonWriter out;
   out.begin_object().field("object", "list").key("data").begin_array();
-  for (const std::string& name : now->names) {
-    out.begin_object().field("id", name).field("object", "model");
-    out.field("created", now->created).field("owned_by", "artery");
-    out.field("root", now->names.front()).key("parent").null();
-    out.field("max_model_len", now->max_model_len).end_object();
-  }
+  for (const std::string& name : now->names) write_model(out, *now, name);
   out.end_array().end_object();
+  reply_json(call, 200, out.take());
+}
+
+void App::get_model(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  constexpr std::string_view kPrefix = "/v1/models/";
+  const std::string name = percent_decoded(path_of(*call.request).substr(kPrefix.size()));
+  const auto known = check_model(*now, name);
+  if (!known) {
+    reply_error(call, known.error());
+    return;
+  }
+  JsonWriter out;
+  write_model(out, *now, name);
   reply_json(call, 200, out.take());
 }
 
 void App::get_metrics(Call& call) {
   std::string text;
   if (const auto now = live()) {
-    text = now->metrics->render(now->serving->engine->status());
+    text = now->metrics->render(now->serving->engine->status(), server_counts());
   } else {
     text = fmt::format(
         "# HELP artery:load_progress Share of the model that is loaded, 0 to 1.\n"

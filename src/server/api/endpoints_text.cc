@@ -10,10 +10,18 @@
 
 namespace artery::server::api {
 
+namespace {
+// Memory of a body's values, by the largest body: long texts and token ids as they come in prompts
+// fit; a body of nothing but the smallest values takes twelve times its size and does not.
+constexpr std::size_t kJsonMemoryFactor = 2, kJsonMemoryMin = 4u << 20;
+}  // namespace
+
 Result<boost::json::value> App::read_body(Call& call) const {
   // The text is not needed beside its value.
   const std::string body = std::exchange(call.request->body, {});
-  return parse_json(body, config_.json_depth_max);
+  const auto hold = std::move(call.request->body_hold);
+  const std::size_t memory_max = kJsonMemoryMin + kJsonMemoryFactor * config_.body_bytes_max;
+  return parse_json(body, config_.json_depth_max, memory_max);
 }
 
 void App::tokenize(Call& call) {
@@ -82,6 +90,9 @@ Result<GenerationInput> App::read_chat_input_for(const Live& live, Call& call) c
   const boost::json::value body = TRY(read_body(call));
   ChatRequest request = TRY(read_chat(body, live.serving->engine->model_info().vocab_size));
   TRY(check_model(live, request.params.model));
+  std::size_t bytes = 0;
+  for (const codec::ChatMessage& message : request.input.messages) bytes += message.content.size();
+  TRY(check_prompt_bytes(bytes, live.prompt_bytes_max, live.max_model_len, "messages"));
   GenerationInput input;
   input.is_chat = true;
   input.prompts.push_back(TRY(chat_prompt(*live.serving, request.input, true)));
@@ -100,6 +111,7 @@ Result<GenerationInput> App::read_completion_input_for(const Live& live, Call& c
     const std::string field =
         request.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
     if (prompt.is_text) {
+      TRY(check_prompt_bytes(prompt.text.size(), live.prompt_bytes_max, live.max_model_len, field));
       input.prompts.push_back(TRY(text_prompt(*live.serving, prompt.text, true, field)));
     } else {
       input.prompts.push_back(
@@ -115,9 +127,7 @@ void App::generate(Call& call, bool is_chat) {
   const auto now = live_or_refuse(call);
   if (!now) return;
   if (draining_) {
-    reply_error(
-        call, Error{Code::kUnavailable, "the server is shutting down; send it elsewhere", {}}
-    );
+    reply_error(call, draining_error());
     return;
   }
   auto input = is_chat ? read_chat_input_for(*now, call) : read_completion_input_for(*now, call);
@@ -137,7 +147,7 @@ void App::begin_generation(
     input.params.sampling.seed = config_.seed ? *config_.seed : system_random().next();
   }
   const GenerationContext context{
-      live->serving, live->metrics, light_, static_cast<double>(config_.sse_comment_s)
+      live->serving, live->metrics, light_, backlog_, static_cast<double>(config_.sse_comment_s)
   };
   auto generation = std::make_shared<Generation>(call, context, std::move(input));
   const std::uint64_t number = next_number_++;

@@ -56,6 +56,10 @@ ApiError to_api_error(const Error& error, std::string_view request_id) {
   return internal(500, request_id);
 }
 
+Error draining_error() {
+  return {Code::kUnavailable, "the server is shutting down; send it elsewhere", {}};
+}
+
 std::string error_json(const ApiError& error) {
   JsonWriter out;
   out.begin_object().key("error").begin_object();
@@ -83,6 +87,10 @@ http::Response error_response(const ApiError& error) {
 ApiError http_error(int status, std::string message) {
   ApiError error{status, "invalid_request_error", {}, {}, std::move(message), 0};
   switch (status) {
+    case 403:
+      error.type = "permission_error";
+      error.code = "forbidden";
+      break;
     case 404:
       error.type = "not_found_error";
       error.code = "not_found";

@@ -26,7 +26,10 @@ ApiError to_api_error(const Error& error, std::string_view request_id);
 std::string error_json(const ApiError& error);
 http::Response error_response(const ApiError& error);
 
-// The error for answers that HTTP itself gives: 400, 405, 408, 413, 415, 431, 503.
+// The server is on its way out.
+Error draining_error();
+
+// The error for answers that HTTP itself gives: 400, 403, 405, 408, 413, 415, 431, 503.
 ApiError http_error(int status, std::string message);
 
 }  // namespace artery::server::api

@@ -1,5 +1,7 @@
 #include "server/api/generation.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -70,6 +72,10 @@ engine::Request Generation::engine_request(const TokenPrompt& prompt) const {
   request.external_id = call_.id;
   request.salt = params.cache_salt;
   request.priority = params.priority;
+  if (call_.holder) {
+    request.tenant = call_.holder->key.tenant;
+    if (!params.has_priority) request.priority = call_.holder->key.priority;
+  }
   request.prompt = prompt.ids;
   request.n = params.n;
   request.max_tokens = params.max_tokens;
@@ -95,7 +101,22 @@ void Waker::wake() {
   });
 }
 
+Result<> Generation::check_priority() const {
+  if (!call_.holder || !input_.params.has_priority) return {};
+  const ApiKey& key = call_.holder->key;
+  if (input_.params.priority >= key.priority) return {};
+  return fail_field(
+      "priority",
+      "priority {} is more urgent than {}, the most urgent one of the key \"{}\"; lower numbers "
+      "run first",
+      input_.params.priority,
+      key.priority,
+      key.name
+  );
+}
+
 Result<> Generation::submit_all(const std::shared_ptr<Waker>& waker) {
+  TRY(check_priority());
   for (std::size_t i = 0; i < subs_.size(); ++i) {
     auto events = std::make_shared<engine::EventStream>();
     events->set_notify([waker] { waker->wake(); });
@@ -119,6 +140,18 @@ void Generation::cancel_all() {
   }
 }
 
+void Generation::refuse(const Error& error) {
+  ApiError shown = to_api_error(error, call_.id);
+  if (shown.status == 500) log_error("request id={} failed: {}", call_.id, error.message);
+  if (error.code == Code::kOverloaded) {
+    shown.retry_after_s = context_.backlog->retry_after_s(
+        context_.serving->engine->status().waiting, call_.clock->monotonic_ns()
+    );
+    shown.message += fmt::format("; try again in {} s", shown.retry_after_s);
+  }
+  reply_error(call_, shown);
+}
+
 bool Generation::start(std::function<void()> on_done) {
   const auto waker = std::make_shared<Waker>(context_.workers, weak_from_this());
   {
@@ -127,9 +160,15 @@ bool Generation::start(std::function<void()> on_done) {
     if (!submitted) {
       done_ = true;
       cancel_all();
-      reply_error(call_, submitted.error());
+      refuse(submitted.error());
       return false;
     }
+    std::int64_t prompt_tokens = 0;
+    for (const TokenPrompt& prompt : input_.prompts) {
+      prompt_tokens += static_cast<std::int64_t>(prompt.ids.size());
+    }
+    if (call_.lease) call_.lease->use(prompt_tokens, 0);
+    context_.metrics->on_admitted(input_.params.max_tokens, input_.params.n);
     on_done_ = std::move(on_done);
     if (streaming_) {
       call_.writer->start_stream(
@@ -212,6 +251,7 @@ void Generation::take_tokens(Choice& choice, const engine::Event& event) {
     );
   }
   choice.last_token_ns = now;
+  if (call_.lease) call_.lease->use(0, static_cast<std::int64_t>(event.token_ids.size()));
   for (std::size_t i = 0; i < event.token_ids.size() && !choice.decoder.stopped(); ++i) {
     const bool has_logprobs = i < event.logprobs.size();
     choice.decoder.push(event.token_ids[i], has_logprobs ? &event.logprobs[i] : nullptr);
@@ -363,6 +403,7 @@ std::string_view Generation::finish_name() const {
 
 void Generation::complete() {
   const std::string_view finish = finish_name();
+  if (call_.lease) call_.lease->release();
   if (client_gone_) {
     // Reaches a client that only closed its sending side; others are not there any more.
     const ApiError error{
@@ -405,6 +446,7 @@ void Generation::complete() {
 void Generation::fail(const Error& error) {
   if (done_) return;
   cancel_all();
+  if (call_.lease) call_.lease->release();
   const ApiError shown = to_api_error(error, call_.id);
   if (shown.status == 500) log_error("request id={} failed: {}", call_.id, error.message);
   if (streaming_) {
@@ -427,6 +469,8 @@ void Generation::abort(const Error& error) {
 
 void Generation::end(int status, std::string_view finish) {
   done_ = true;
+  if (call_.statuses) call_.statuses->count(status);
+  context_.backlog->on_end(call_.clock->monotonic_ns());
   const AnswerUsage used = usage();
   context_.metrics->on_request(
       {call_.seconds(), timings().parts, used.prompt_tokens, used.completion_tokens, finish}
@@ -443,10 +487,12 @@ void Generation::log_line(int status, std::string_view finish) {
     if (choice.finish && miss == engine::MissReason::kNone) miss = choice.finish->usage.miss;
   }
   log_info(
-      "request id={} path={} status={} prompt_tokens={} cached_tokens={} generated_tokens={} "
+      "request id={} key={} path={} status={} prompt_tokens={} cached_tokens={} "
+      "generated_tokens={} "
       "queue_s={:.4f} prefill_s={:.4f} decode_s={:.4f} prefill_tok_s={:.1f} decode_tok_s={:.1f} "
       "total_s={:.4f} finish={} miss={}",
       call_.id,
+      call_.holder ? call_.holder->key.name : "-",
       call_.request->path,
       status,
       used.prompt_tokens,
@@ -458,7 +504,7 @@ void Generation::log_line(int status, std::string_view finish) {
       measured.prefill_tokens_per_s,
       measured.decode_tokens_per_s,
       call_.seconds(),
-      finish,
+      call_.writer->stalled() ? "stalled" : finish,
       engine::name(miss)
   );
 }

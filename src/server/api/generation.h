@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "server/api/answer.h"
+#include "server/api/backlog.h"
 #include "server/api/call.h"
 #include "server/api/choice_decoder.h"
 #include "server/api/prompts.h"
@@ -28,6 +29,7 @@ struct GenerationContext {
   std::shared_ptr<const Serving> serving;
   std::shared_ptr<Metrics> metrics;
   std::shared_ptr<Workers> workers;  // shared: events may still come while the server goes
+  std::shared_ptr<Backlog> backlog;
   double sse_comment_s = 5;
 };
 
@@ -86,7 +88,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   engine::Request engine_request(const TokenPrompt& prompt) const;
+  Result<> check_priority() const;
   Result<> submit_all(const std::shared_ptr<Waker>& waker) REQUIRES(mu_);
+  void refuse(const Error& error);
   void cancel_all() REQUIRES(mu_);
   friend class Waker;
   void pump();

@@ -1,36 +1,82 @@
 #include "server/api/json_reader.h"
 
+#include <boost/json/memory_resource.hpp>
 #include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace artery::server::api {
 
 namespace json = boost::json;
 
-Result<json::value> parse_json(std::string_view text, int depth_max) {
+namespace {
+
+// Counts what a value takes and refuses beyond a limit, with the exception that the library expects
+// of a resource. Values share it, so it lives as long as they do.
+class BoundedMemory final : public json::memory_resource {
+ public:
+  explicit BoundedMemory(std::size_t most) : left_(most) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (bytes > left_) throw std::bad_alloc();
+    void* memory = ::operator new(bytes, std::align_val_t(alignment));
+    left_ -= bytes;
+    return memory;
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    ::operator delete(memory, std::align_val_t(alignment));
+    left_ += bytes;
+  }
+  bool do_is_equal(const json::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+
+  std::size_t left_;
+};
+
+Result<json::value> parse_within(
+    std::string_view text, const json::parse_options& options, const json::storage_ptr& memory
+) {
+  // The parser's own stack holds a whole array before it becomes a value, so it counts too.
+  json::parser parser(memory, options);
+  parser.reset(memory);
+  json::error_code error;
+  const std::size_t used = parser.write(text.data(), text.size(), error);
+  if (error == json::error::too_deep) {
+    return fail(
+        Code::kInvalidArgument,
+        "the JSON body is nested deeper than the limit of {} levels (near byte {})",
+        options.max_depth,
+        used
+    );
+  }
+  if (!error) return parser.release();
+  return fail(
+      Code::kInvalidArgument, "the body is not valid JSON: {} near byte {}", error.message(), used
+  );
+}
+
+}  // namespace
+
+Result<json::value> parse_json(std::string_view text, int depth_max, std::size_t memory_max) {
   if (text.empty()) {
     return fail(Code::kInvalidArgument, "the request body is empty; send a JSON object");
   }
   json::parse_options options;
   options.max_depth = static_cast<std::size_t>(depth_max);
   try {
-    json::parser parser({}, options);
-    json::error_code error;
-    const std::size_t used = parser.write(text.data(), text.size(), error);
-    if (error == json::error::too_deep) {
-      return fail(
-          Code::kInvalidArgument,
-          "the JSON body is nested deeper than the limit of {} levels (near byte {})",
-          depth_max,
-          used
-      );
-    }
-    if (!error) return parser.release();
+    return parse_within(text, options, json::make_shared_resource<BoundedMemory>(memory_max));
+  } catch (const std::bad_alloc&) {
     return fail(
-        Code::kInvalidArgument, "the body is not valid JSON: {} near byte {}", error.message(), used
+        Code::kTooLarge,
+        "the JSON body of {} bytes holds so many values that they would take more than {} bytes of "
+        "memory; send less at once, or raise --max-body-bytes",
+        text.size(),
+        memory_max
     );
   } catch (const std::exception& error) {
     return fail(Code::kInvalidArgument, "the JSON body cannot be read: {}", error.what());

@@ -3,6 +3,7 @@
 // Absent and null are the same (nullopt). Pure functions on one thread.
 
 #include <boost/json/value.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,9 +13,14 @@
 
 namespace artery::server::api {
 
+constexpr std::size_t kJsonMemoryDefault = 64u << 20;
+
 // UTF-8 JSON with at most `depth_max` levels. kInvalidArgument with the byte offset; of equal keys
-// the last one wins; NaN and Infinity are not JSON.
-Result<boost::json::value> parse_json(std::string_view text, int depth_max);
+// the last one wins; NaN and Infinity are not JSON. kTooLarge when its values would take more than
+// `memory_max` bytes: each takes 24 and more, however few bytes of text it is.
+Result<boost::json::value> parse_json(
+    std::string_view text, int depth_max, std::size_t memory_max = kJsonMemoryDefault
+);
 
 // Text of one value, as JSON.
 std::string to_json(const boost::json::value& value);

@@ -2,11 +2,42 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/api/json_writer.h"
 
 namespace artery::server::api {
+
+namespace {
+constexpr std::size_t kDroppedTextFactor = 4;
+}  // namespace
+
+std::size_t prompt_bytes_max(const codec::Tokenizer& tokenizer, std::int64_t max_model_len) {
+  std::size_t longest = 1;
+  for (std::size_t id = 0; id < tokenizer.vocab().tokens.size(); ++id) {
+    longest = std::max(longest, tokenizer.piece(static_cast<TokenId>(id)).size());
+  }
+  return kDroppedTextFactor * longest * static_cast<std::size_t>(max_model_len);
+}
+
+Result<> check_prompt_bytes(
+    std::size_t bytes, std::size_t bytes_max, std::int64_t max_model_len, const std::string& field
+) {
+  if (bytes_max == 0 || bytes <= bytes_max) return {};
+  Error error{
+      Code::kContextLength,
+      fmt::format(
+          "the prompt is {} bytes long, which is more than {} tokens, and this model's context is "
+          "{} tokens; shorten the prompt",
+          bytes,
+          bytes / (bytes_max / static_cast<std::size_t>(max_model_len)),
+          max_model_len
+      ),
+      field
+  };
+  return tl::unexpected<Error>(std::move(error));
+}
 
 Result<TokenPrompt> chat_prompt(
     const Serving& serving, const codec::ChatInput& input, bool add_special

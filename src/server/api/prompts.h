@@ -2,6 +2,8 @@
 // Requests to prompt token ids: template, tokenizer and the rules for special tokens. Pure
 // functions, any thread; time grows with the prompt, so never on a connection thread.
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,15 @@ struct TokenPrompt {
   std::vector<TokenId> ids;
   std::string text;  // what `echo` shows
 };
+
+// The longest text worth tokenizing: beyond it, even the vocabulary's longest piece, over and over,
+// gives more tokens than the context has. Four times that, because a tokenizer may drop some of a
+// text (spaces, composed characters).
+std::size_t prompt_bytes_max(const codec::Tokenizer& tokenizer, std::int64_t max_model_len);
+// kContextLength naming `field` when `bytes` is more than `bytes_max` (0: no limit).
+Result<> check_prompt_bytes(
+    std::size_t bytes, std::size_t bytes_max, std::int64_t max_model_len, const std::string& field
+);
 
 // Template text may become control tokens, text of messages never does (FR-B7). BOS is added only
 // when the vocabulary asks and the rendered text does not start with it (FR-A5). kUnsupported

@@ -278,11 +278,11 @@ Result<GenerateParams> read_params(const Fields& body, std::int64_t vocab_size) 
   const auto salt = TRY(body.text("cache_salt"));
   if (salt && salt->empty()) return fail_field("cache_salt", "cache_salt must not be empty");
   params.cache_salt = salt.value_or("");
-  params.priority = static_cast<int>(
+  const auto priority =
       TRY(body.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max())
-      )
-          .value_or(0)
-  );
+      );
+  params.has_priority = priority.has_value();
+  params.priority = static_cast<int>(priority.value_or(0));
   return params;
 }
 

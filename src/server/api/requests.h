@@ -42,6 +42,7 @@ struct GenerateParams {
   bool timings = false;
   std::string cache_salt;
   int priority = 0;
+  bool has_priority = false;
 };
 
 struct ChatRequest {

@@ -24,6 +24,7 @@ class Writer : public ResponseWriter {
   void write(std::string_view bytes) override { exchange_->write(bytes); }
   void finish() override { exchange_->finish(); }
   bool gone() const override { return exchange_->gone(); }
+  bool stalled() const override { return exchange_->stalled(); }
   void on_gone(std::function<void()> callback) override { exchange_->on_gone(std::move(callback)); }
   bool writable() override { return exchange_->writable(); }
   void on_drained(std::function<void()> callback) override {
@@ -68,7 +69,7 @@ void Exchange::detach() {
     detached_ = true;
   }
   settle();
-  notify_gone();
+  notify_gone(false);
 }
 
 std::string Exchange::head(int status, const Headers& headers, std::string_view framing) const {
@@ -110,7 +111,7 @@ void Exchange::send(Response response) {
   const MutexLock lock(mu_);
   if (state_ != State::kFresh) return;
   state_ = State::kFinished;
-  if (response.status == 413 || response.status == 408) keep_alive_ = false;
+  if (response.status == 413 || response.status == 408 || context_->draining) keep_alive_ = false;
   const std::string framing = response.status == 204
                                   ? std::string()
                                   : fmt::format("Content-Length: {}\r\n", response.body.size());
@@ -124,7 +125,8 @@ void Exchange::start_stream(int status, Headers headers, Heartbeat heartbeat) {
   if (state_ != State::kFresh) return;
   state_ = State::kStreaming;
   heartbeat_ = std::move(heartbeat);
-  if (is_http_1_0_) keep_alive_ = false;  // the end of the body is the end of the connection
+  if (is_http_1_0_ || context_->draining)
+    keep_alive_ = false;  // the end of the body is the end of the connection
   post(head(status, headers, is_http_1_0_ ? "" : "Transfer-Encoding: chunked\r\n"), false);
 }
 
@@ -153,7 +155,9 @@ void Exchange::abandon() {
       return;
     }
   }
-  send(context_->error_body(500, "internal error, request id " + request_id_));
+  Request about;
+  about.headers.emplace_back("x-request-id", request_id_);
+  send(context_->calls.error_body(about, 500, "internal error, request id " + request_id_));
 }
 
 void Exchange::on_gone(std::function<void()> callback) {
@@ -167,10 +171,11 @@ void Exchange::on_gone(std::function<void()> callback) {
   if (callback) callback();
 }
 
-void Exchange::notify_gone() {
+void Exchange::notify_gone(bool stalled) {
   std::function<void()> callback;
   {
     const MutexLock lock(mu_);
+    if (stalled) stalled_ = true;
     if (gone_.exchange(true)) return;
     callback = std::move(on_gone_);
     on_gone_ = nullptr;

@@ -35,12 +35,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void abandon();
 
   bool gone() const { return gone_.load(); }
+  bool stalled() const { return stalled_.load(); }
   void on_gone(std::function<void()> callback);
   bool writable();
   void on_drained(std::function<void()> callback);
 
   // From the connection.
-  void notify_gone();
+  void notify_gone(bool stalled);
   // The answer is wholly written, or never will be.
   void settle();
   void detach();
@@ -62,7 +63,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const bool is_head_;
   const bool is_http_1_0_;
   const std::string request_id_;  // echoed by the 500 of an abandoned request
-  std::atomic<bool> gone_{false};
+  std::atomic<bool> gone_{false}, stalled_{false};
   std::atomic<bool> settled_{false};
   std::atomic<std::size_t> pending_{0};
 

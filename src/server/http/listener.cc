@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "server/http/connection.h"
+#include "server/http/tls.h"
 
 namespace artery::server::http {
 namespace {
@@ -89,13 +90,30 @@ class AsioListener final : public Listener {
       );
     }
     port_ = acceptor_.local_endpoint(error).port();
+    TRY(reload_tls());
     accept();
     for (int i = 0; i < config.threads; ++i) threads_.emplace_back([this] { run(); });
     return {};
   }
 
   int port() const override { return port_; }
-  int connections() const override { return context_->connections.load(); }
+  ListenerCounts counts() const override {
+    return {
+        context_->connections,
+        context_->accepted,
+        context_->refused,
+        context_->stalled,
+        context_->tls_failures,
+        context_->body_bytes
+    };
+  }
+  Result<> reload_tls() override {
+    const ListenerConfig& config = context_->config;
+    if (config.tls_cert_file.empty() && config.tls_key_file.empty()) return {};
+    context_->set_tls(TRY(load_tls(config.tls_cert_file, config.tls_key_file)));
+    return {};
+  }
+  void begin_drain() override { context_->draining = true; }
 
   void stop(double flush_s) override {
     if (stopped_.exchange(true)) return;
@@ -148,7 +166,8 @@ class AsioListener final : public Listener {
       });
       return;
     }
-    const int open = context_->connections.load();
+    const std::int64_t open = context_->connections.load();
+    ++context_->accepted;
     if (open < context_->config.connections_max + kRefusedMax) {
       auto connection = std::make_shared<Connection>(std::move(socket), context_);
       open < context_->config.connections_max ? connection->start() : connection->start_refused();
@@ -199,12 +218,11 @@ bool is_loopback_host(const std::string& host) {
 }
 
 Result<std::unique_ptr<Listener>> Listener::open(
-    const ListenerConfig& config, Handler handler, ErrorBody error_body
+    const ListenerConfig& config, ListenerCalls calls
 ) {
   auto context = std::make_shared<ConnectionContext>();
   context->config = config;
-  context->handler = std::move(handler);
-  context->error_body = std::move(error_body);
+  context->calls = std::move(calls);
   auto listener = std::make_unique<AsioListener>(std::move(context));
   TRY(listener->listen());
   return std::unique_ptr<Listener>(std::move(listener));

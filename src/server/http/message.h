@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,8 @@ struct Request {
   bool peer_is_loopback = false;
   Headers headers;  // names in lower case, in the order they came
   std::string body;
+  // Counts the body against the listener's limit for all of them; let go when the body is.
+  std::shared_ptr<void> body_hold;
 
   // The first header of that (lower-case) name; empty when there is none.
   std::string_view header(std::string_view name) const;
@@ -55,8 +58,10 @@ class ResponseWriter {
   virtual void write(std::string_view bytes) = 0;
   virtual void finish() = 0;
 
-  // True once the client closed, reset or half-closed its side.
+  // True once the client closed, reset or half-closed its side, or was given up as stalled.
   virtual bool gone() const = 0;
+  // Gone because it took no byte for longer than the listener waits.
+  virtual bool stalled() const = 0;
   // Called once, from a connection thread (or at once, when already gone). Must not block.
   virtual void on_gone(std::function<void()> callback) = 0;
   // False while the client reads too slowly; then the on_drained callback comes when it caught up.
@@ -67,9 +72,14 @@ class ResponseWriter {
 // Called on a connection thread: it must not block, heavy work goes to a worker.
 using Handler = std::function<void(std::shared_ptr<Request>, std::shared_ptr<ResponseWriter>)>;
 
-// Makes the body of an answer that the connection gives by itself (400, 408, 413, 431, 500, 503).
-// Returns content type and body.
-using ErrorBody = std::function<Response(int status, std::string_view message)>;
+// Makes an answer that the connection gives by itself (400, 408, 413, 431, 500, 503). `request` is
+// what came of the request: its headers may be missing, its body is.
+using ErrorBody =
+    std::function<Response(const Request& request, int status, std::string_view message)>;
+
+// Looks at a request whose body is still to come; an answer here spares both sides the body. Must
+// not block.
+using HeadCheck = std::function<std::optional<Response>(const Request& request)>;
 
 std::string_view status_text(int status);
 

@@ -72,7 +72,10 @@ class Sink : public beast::http::basic_parser<true> {
     }
     request.headers.emplace_back(lower(name), std::string(value.data(), value.size()));
   }
-  void on_header_impl(ErrorCode&) override { header_whole_ = true; }
+  void on_header_impl(ErrorCode&) override {
+    header_whole_ = true;
+    split_target(request);
+  }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, ErrorCode&) override {}
   std::size_t on_body_impl(string_view body, ErrorCode&) override {
     request.body.append(body.data(), body.size());
@@ -164,7 +167,7 @@ RequestParser::State RequestParser::feed(std::string_view bytes, std::size_t* co
       return impl_->failed(
           431,
           "request line and headers are larger than the limit of " +
-              std::to_string(limits_.header_bytes_max) + " bytes"
+              std::to_string(limits_.header_bytes_max) + " bytes (--max-header-bytes)"
       );
     }
     if (error) return impl_->failed(400, "malformed HTTP request: " + error.message());
@@ -178,11 +181,13 @@ bool RequestParser::expects_continue() const { return impl_->sink.expects_contin
 int RequestParser::failure_status() const { return impl_->failure_status; }
 const std::string& RequestParser::failure_message() const { return impl_->failure_message; }
 
+const Request& RequestParser::partial() const { return impl_->sink.request; }
+std::size_t RequestParser::body_bytes() const { return impl_->sink.request.body.size(); }
+
 Request RequestParser::take() {
   CHECK(impl_->sink.is_done(), "take() before the request is whole");
   Request request = std::move(impl_->sink.request);
   request.keep_alive = impl_->sink.keep_alive();
-  split_target(request);
   return request;
 }
 

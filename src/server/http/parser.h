@@ -40,6 +40,10 @@ class RequestParser {
   int failure_status() const;  // 400, 413 or 431
   const std::string& failure_message() const;
 
+  // What has come of the request in work: no body after a failure, no path before header_done().
+  const Request& partial() const;
+  std::size_t body_bytes() const;  // of it, so far
+
   Request take();  // only after kDone
   void reset();    // ready for the next request
 
