@@ -11,11 +11,12 @@
 
 namespace artery::cli {
 
-Result<SignalWatch> SignalWatch::open() {
+Result<SignalWatch> SignalWatch::open(bool hangup) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (hangup) sigaddset(&set, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0)
     return fail(Code::kIo, "cannot block signals");
   const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -1,7 +1,7 @@
 #pragma once
-// SIGINT and SIGTERM as something to wait for instead of a handler that interrupts. Made by the
-// main thread before it starts any other thread, so that all of them inherit the blocked mask; used
-// by the main thread only.
+// SIGINT, SIGTERM and, where asked for, SIGHUP as something to wait for instead of a handler that
+// interrupts. Made by the main thread before it starts any other thread, so that all of them
+// inherit the blocked mask; used by the main thread only.
 
 #include <optional>
 
@@ -11,8 +11,9 @@ namespace artery::cli {
 
 class SignalWatch {
  public:
-  // Blocks both signals in this thread and those it starts. kIo.
-  static Result<SignalWatch> open();
+  // Blocks the signals in this thread and those it starts. `hangup`: SIGHUP too, which else ends
+  // the process, as the closing of a terminal should. kIo.
+  static Result<SignalWatch> open(bool hangup = false);
   SignalWatch(SignalWatch&& other) noexcept;
   SignalWatch& operator=(SignalWatch&&) = delete;
   ~SignalWatch();

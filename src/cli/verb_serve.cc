@@ -1,14 +1,18 @@
 // `artery serve`: the port opens first, then a second thread loads the model while the main thread
 // waits for signals.
 
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <thread>
 
 #include "base/log.h"
+#include "cli/key_file.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -21,6 +25,18 @@
 
 namespace artery::cli {
 namespace {
+
+Flag timeout_flag(std::string_view name, std::string_view fallback, std::string_view help) {
+  return {
+      .name = name,
+      .kind = FlagKind::kNumber,
+      .fallback = fallback,
+      .help = help,
+      .value_name = "S",
+      .min = 0.1,
+      .max = 86400
+  };
+}
 
 std::vector<Flag> http_flags() {
   using K = FlagKind;
@@ -36,6 +52,16 @@ std::vector<Flag> http_flags() {
        .max = 65535},
       {.name = "api-key", .help = "key that clients must send", .value_name = "KEY", .secret = true
       },
+      {.name = "api-keys",
+       .help =
+           "TOML file of [[key]] tables: name, key or key_sha256, and optionally tenant, "
+           "max_concurrent, requests_per_minute, tokens_per_minute, priority, admin; read again "
+           "on SIGHUP (docs/serving.md has an example)",
+       .value_name = "FILE"},
+      {.name = "ssl-certfile",
+       .help = "certificate chain in PEM form: serve https; read again on SIGHUP",
+       .value_name = "FILE"},
+      {.name = "ssl-keyfile", .help = "its private key in PEM form", .value_name = "FILE"},
       {.name = "insecure",
        .kind = K::kSwitch,
        .fallback = "false",
@@ -62,11 +88,45 @@ std::vector<Flag> http_flags() {
        .value_name = "N",
        .min = 1,
        .max = 256},
+  };
+}
+
+std::vector<Flag> limit_flags() {
+  using K = FlagKind;
+  return {
       {.name = "max-body-bytes",
        .kind = K::kBytes,
        .fallback = "32M",
        .help = "largest request body; more gets 413",
        .value_name = "SIZE"},
+      {.name = "max-header-bytes",
+       .kind = K::kBytes,
+       .fallback = "64K",
+       .help = "largest request line and headers together; more gets 431",
+       .value_name = "SIZE"},
+      {.name = "max-connections",
+       .kind = K::kInteger,
+       .fallback = "1024",
+       .help = "connections open at once; more get 503",
+       .value_name = "N",
+       .min = 1,
+       .max = 1e6},
+      timeout_flag("header-timeout", "30", "seconds a client gets for its headers, then 408"),
+      timeout_flag(
+          "body-timeout", "120", "seconds for a body, and one more for each 64 KiB, then 408"
+      ),
+      timeout_flag("keep-alive-timeout", "75", "seconds an idle connection stays open"),
+      timeout_flag(
+          "stream-stall-timeout",
+          "60",
+          "seconds after which a client that reads nothing of its answer is given up"
+      ),
+  };
+}
+
+std::vector<Flag> report_flags() {
+  using K = FlagKind;
+  return {
       {.name = "disable-log-requests",
        .kind = K::kSwitch,
        .fallback = "false",
@@ -136,7 +196,8 @@ std::vector<Flag> engine_flags() {
 
 std::vector<Flag> serve_flags() {
   std::vector<Flag> flags = {model_flag()};
-  for (const std::vector<Flag>& group : {http_flags(), engine_flags()})
+  for (const std::vector<Flag>& group :
+       {http_flags(), limit_flags(), report_flags(), engine_flags()})
     flags.insert(flags.end(), group.begin(), group.end());
   return flags;
 }
@@ -147,18 +208,34 @@ LogLevel parse_log_level(const std::string& text) {
   return text == "error" ? LogLevel::kError : LogLevel::kInfo;
 }
 
-server::Config server_config(const Options& options, const std::string& model_path) {
+void set_limits(const Options& options, server::Config& config) {
+  config.body_bytes_max = static_cast<std::size_t>(options.integer("max-body-bytes"));
+  config.header_bytes_max = static_cast<std::size_t>(options.integer("max-header-bytes"));
+  config.connections_max = static_cast<int>(options.integer("max-connections"));
+  config.header_timeout_s = options.number("header-timeout");
+  config.body_timeout_s = options.number("body-timeout");
+  config.keep_alive_s = options.number("keep-alive-timeout");
+  config.stall_timeout_s = options.number("stream-stall-timeout");
+}
+
+Result<server::Config> server_config(const Options& options, const std::string& model_path) {
   server::Config config;
+  set_limits(options, config);
   config.host = options.text("host");
   config.port = static_cast<int>(options.integer("port"));
   config.http_threads = static_cast<int>(options.integer("http-threads"));
   config.api_key = options.text("api-key");
+  if (options.is_set("api-keys")) config.api_keys = TRY(read_key_file(options.text("api-keys")));
+  config.tls_cert_file = options.text("ssl-certfile");
+  config.tls_key_file = options.text("ssl-keyfile");
+  if (config.tls_cert_file.empty() != config.tls_key_file.empty()) {
+    return fail_field("--ssl-certfile", "--ssl-certfile and --ssl-keyfile go together");
+  }
   config.insecure = options.on("insecure");
   config.served_model_name = options.text("served-model-name");
   if (config.served_model_name.empty()) config.served_model_name = file_stem(model_path);
   config.root_path = options.text("root-path");
   config.allowed_origins = options.list("allowed-origins");
-  config.body_bytes_max = static_cast<std::size_t>(options.integer("max-body-bytes"));
   config.log_requests = !options.on("disable-log-requests");
   config.metrics_compat_vllm = options.text("metrics-compat") == "vllm";
   const std::int64_t seed = options.integer("seed");
@@ -238,6 +315,56 @@ class Loader {
   std::thread thread_;
 };
 
+// A descriptor a connection, and some for files: the soft limit is often 1024.
+void raise_open_files(int connections_max) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = static_cast<rlim_t>(connections_max) + 256;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < wanted) {
+    log_warn(
+        "this process may open {} files, which is less than --max-connections {} needs; raise "
+        "ulimit -n or lower the flag",
+        limit.rlim_cur,
+        connections_max
+    );
+  }
+}
+
+// SIGHUP: keys and certificate from their files. What cannot be read leaves the old one in use.
+void reload(const Options& options, server::Server& server) {
+  if (options.is_set("api-keys")) {
+    auto keys = read_key_file(options.text("api-keys"));
+    if (keys) {
+      server.set_api_keys(*keys);
+      log_info("api keys reloaded count={}", keys->size());
+    } else {
+      log_error("SIGHUP: the old API keys stay in use: {}", keys.error().message);
+    }
+  }
+  if (options.is_set("ssl-certfile")) {
+    const auto reloaded = server.reload_tls();
+    if (reloaded) {
+      log_info("certificate reloaded file={}", options.text("ssl-certfile"));
+    } else {
+      log_error("SIGHUP: the old certificate stays in use: {}", reloaded.error().message);
+    }
+  }
+}
+
+// Waits for a signal that ends the server, reloading at others; nullopt when `other_fd` is first.
+std::optional<int> wait_for_end(
+    SignalWatch& signals, const Options& options, server::Server& server, int other_fd = -1
+) {
+  for (;;) {
+    const auto signal = signals.wait(-1, other_fd);
+    if (signal != SIGHUP) return signal;
+    reload(options, server);
+  }
+}
+
 // Ends the process without waiting for anything: a second signal, or one during the load, where no
 // answer is under way.
 [[noreturn]] void leave_now(int signal) {
@@ -261,7 +388,7 @@ int drain(
   // The engine's end is not the answers': a request's last tokens may be on their way, or wait for
   // a client that reads slowly.
   while (const int left = server.drain(kTurnSeconds)) {
-    if (const auto again = signals.wait(0)) leave_now(*again);
+    if (const auto again = signals.wait(0); again && *again != SIGHUP) leave_now(*again);
     if (clock.seconds() < end) continue;
     log_warn("shutdown timeout: {} requests are cut off", left);
     break;
@@ -274,10 +401,12 @@ int drain(
 Result<int> run_serve(const Options& options) {
   const std::string model_path = TRY(options.require("model"));
   set_log_level(parse_log_level(options.text("log-level")));
-  SignalWatch signals = TRY(SignalWatch::open());
+  const bool reloads = options.is_set("api-keys") || options.is_set("ssl-certfile");
+  SignalWatch signals = TRY(SignalWatch::open(reloads));
   const Clock& clock = system_clock();
   const double start = clock.seconds();
-  server::Config config = server_config(options, model_path);
+  server::Config config = TRY(server_config(options, model_path));
+  raise_open_files(config.connections_max);
   const std::string host = config.host, name = config.served_model_name;
   std::unique_ptr<server::Server> server = TRY(server::Server::open(std::move(config), clock));
   const bool is_v6 = host.find(':') != std::string::npos;
@@ -285,7 +414,8 @@ Result<int> run_serve(const Options& options) {
   log_write(
       LogLevel::kInfo,
       fmt::format(
-          "listening on http://{}{}{}:{} (loading {})",
+          "listening on {}://{}{}{}:{} (loading {})",
+          options.is_set("ssl-certfile") ? "https" : "http",
           is_v6 ? "[" : "",
           host,
           is_v6 ? "]" : "",
@@ -294,7 +424,9 @@ Result<int> run_serve(const Options& options) {
       )
   );
   Loader loader(serving_wish(options, model_path), *server, name);
-  if (const auto signal = signals.wait(-1, loader.done_fd())) leave_now(*signal);
+  if (const auto signal = wait_for_end(signals, options, *server, loader.done_fd())) {
+    leave_now(*signal);
+  }
   if (!loader.result()) {
     server->stop();
     return tl::unexpected<Error>(loader.result().error());
@@ -302,7 +434,7 @@ Result<int> run_serve(const Options& options) {
   log_info("ready model={} seconds={:.2f}", name, clock.seconds() - start);
   LoadedModel& loaded = *loader.result();
   std::optional<int> signal;
-  while (!signal) signal = signals.wait(-1);
+  while (!signal) signal = wait_for_end(signals, options, *server);
   const int code =
       drain(*signal, *server, *loaded.engine, signals, options.number("shutdown-timeout"));
   server.reset();  // it shares the engine, whose thread must end before the backend goes
@@ -316,7 +448,9 @@ Verb serve_verb() {
       "serve",
       "the server: OpenAI's HTTP API on your model",
       "artery serve model.gguf --port 8000\n"
-      "artery serve model.gguf --host 0.0.0.0 --api-key secret -c 8192",
+      "artery serve model.gguf --host 0.0.0.0 --api-key secret -c 8192\n"
+      "artery serve model.gguf --host 0.0.0.0 --api-keys keys.toml --ssl-certfile cert.pem "
+      "--ssl-keyfile key.pem",
       serve_flags(),
       run_serve,
   };
