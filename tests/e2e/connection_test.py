@@ -1,6 +1,5 @@
 """Connections, keys, stopping, and clients that leave, on the running program."""
 
-import random
 import signal
 import time
 
@@ -220,60 +219,6 @@ class Full(Case):
                 connection.close()
             self.assertTrue(wait_until(server.idle))
             self.assertEqual(server.post(TEXT, {"prompt": "x", "max_tokens": 1}).status, 200)
-
-
-class Aborted(Case):
-    """Requests left at random moments leave no page behind."""
-
-    COUNT = 1000 if harness.LONG else 200
-
-    def leave(self, server, rng):
-        connection = Connection(server.port)
-        body = {
-            "prompt": "a b c d " * rng.randrange(1, 40),
-            "max_tokens": rng.randrange(1, 200),
-            "n": rng.choice([1, 1, 1, 3]),
-            "stream": rng.random() < 0.6,
-            "temperature": 1,
-            "ignore_eos": True,
-        }
-        raw = request_bytes("POST", TEXT, body)
-        is_whole = rng.random() < 0.9
-        if not is_whole:
-            raw = raw[: rng.randrange(len(raw))]
-        try:
-            connection.send(raw)
-            time.sleep(rng.random() ** 3 * 0.08)
-            if is_whole and rng.random() < 0.3:
-                connection.socket.recv(rng.choice([1, 100, 5000]))
-            how = rng.choice([connection.close, connection.reset, connection.half_close])
-            how()
-            if how == connection.half_close:
-                time.sleep(rng.random() * 0.02)
-        except OSError:
-            pass  # the server may be quicker
-        finally:
-            connection.close()
-
-    def test_no_page_is_left(self):
-        flags = ("--kv-cache-dtype", "f32", "--max-num-seqs", "8", "--max-queued-requests", "1024")
-        pool = ("--kv-cache-memory-bytes", 60 * 20480)
-        with Server(fixtures.m1(), *flags, *pool, "--disable-log-requests") as server:
-            rngs = [random.Random(seed) for seed in range(12)]
-
-            def worker(rng):
-                for _ in range(-(-self.COUNT // len(rngs))):
-                    self.leave(server, rng)
-
-            at_once([lambda rng=rng: worker(rng) for rng in rngs])
-            self.assertTrue(wait_until(server.idle), server.status())
-            self.assertTrue(wait_until(lambda: server.status()["pages_in_use"] == 0, 10))
-            self.assertGreater(server.status()["aborted"], self.COUNT / 20)
-            answer = server.complete(STORY, temperature=0, max_tokens=24)
-            self.assertTrue(STORY_ANSWER.startswith(answer["choices"][0]["text"]), answer)
-            # All pages can be had again: a request that needs most of the pool runs.
-            big = server.complete("a " * 450, temperature=0, max_tokens=60, ignore_eos=True)
-            self.assertEqual(big["usage"]["completion_tokens"], 60)
 
 
 if __name__ == "__main__":

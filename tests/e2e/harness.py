@@ -45,10 +45,12 @@ def wait_until(condition, seconds=60, every=0.01):
 class Server:
     """`artery serve` on a free port. Leaving it as a context stops it and checks how it ended."""
 
-    def __init__(self, model, *flags, ready=True):
+    def __init__(self, model, *flags, ready=True, tls=None, before=()):
+        """`tls`: the ssl context that clients use. `before`: a command to start it under."""
         # Flags may be set by the environment too; those of the caller are not this server's.
         env = {k: v for k, v in os.environ.items() if not k.startswith("ARTERY_")}
-        command = [artery_bin(), "serve", str(model), "--port", "0", *map(str, flags)]
+        self.tls = tls
+        command = [*before, artery_bin(), "serve", str(model), "--port", "0", *map(str, flags)]
         self.lines = []
         self.process = subprocess.Popen(
             command,
@@ -74,7 +76,7 @@ class Server:
         for raw in self.process.stderr:
             line = raw.decode("utf-8", errors="replace").rstrip("\n")
             self.lines.append(line)
-            found = re.search(r"listening on http://\S+:(\d+)", line)
+            found = re.search(r"listening on https?://\S+:(\d+)", line)
             if found:
                 self.port = int(found.group(1))
                 self._port_known.set()
@@ -128,7 +130,7 @@ class Server:
         raise AssertionError(f"a process of session {self.pid} is left")
 
     def ask(self, method, path, body=None, headers=(), timeout=HANG_S):
-        with Connection(self.port, timeout) as connection:
+        with Connection(self.port, timeout, self.tls) as connection:
             connection.request(method, path, body, headers)
             return connection.response(method)
 
@@ -156,7 +158,7 @@ class Server:
         return self.answer("/v1/chat/completions", {"messages": messages, **body})
 
     def stream(self, path, body):
-        with Stream(self.port, path, body) as stream:
+        with Stream(self.port, path, body, tls=self.tls) as stream:
             return list(stream)
 
     def both(self, path, body):
@@ -177,6 +179,12 @@ class Server:
         assert values, f"no metric {name}"
         return sum(map(float, values))
 
+    def resident_bytes(self):
+        for line in open(f"/proc/{self.pid}/status"):
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
     def idle(self):
         status = self.status()
         return status["running"] == 0 and status["waiting"] == 0
@@ -193,6 +201,36 @@ def run_artery(*arguments, seconds=HANG_S):
         timeout=seconds,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Pulse:
+    """Asks a path again and again in a thread of its own, as a probe does; keeps the seconds."""
+
+    def __init__(self, server, path, every=0.02, headers=()):
+        self.server, self.path, self.every, self.headers = server, path, every, headers
+        self.seconds, self.statuses = [], set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self):
+        while not self._stop.is_set():
+            began = time.monotonic()
+            response = self.server.get(self.path, self.headers)
+            self.seconds.append(time.monotonic() - began)
+            self.statuses.add(response.status)
+            self._stop.wait(self.every)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def quantile(self, share):
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def at_once(jobs):

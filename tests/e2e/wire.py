@@ -36,9 +36,11 @@ class Response:
 class Connection:
     """One HTTP/1.1 connection, byte by byte as written and read."""
 
-    def __init__(self, port, timeout=HANG_S):
+    def __init__(self, port, timeout=HANG_S, tls=None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.input = b""
 
     def __enter__(self):
@@ -131,9 +133,9 @@ def request_bytes(method, path, body=None, headers=()):
 class Stream:
     """A streamed answer. Every line is checked as it comes: UTF-8, strict JSON, [DONE] last."""
 
-    def __init__(self, port, path, body, headers=()):
+    def __init__(self, port, path, body, headers=(), tls=None):
         self.began = time.monotonic()
-        self.connection = Connection(port)
+        self.connection = Connection(port, tls=tls)
         self.connection.request("POST", path, {**body, "stream": True}, headers)
         self.head = self.connection.head()
         self.head_seconds = time.monotonic() - self.began
