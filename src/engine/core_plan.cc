@@ -69,6 +69,7 @@ void Core::match_prefix(const Live& live) {
   const auto held = static_cast<std::size_t>(choice.kv.page_count());
   const auto usable = static_cast<std::size_t>((total(choice) - 1) / kPageTokens);
   if (held >= usable) return;
+  extend_keys(*live.request, choice);
   const auto keys = std::span(choice.keys).subspan(held, usable - held);
   const auto tokens = std::span<const TokenId>(choice.tokens).subspan(held * kPageTokens);
   for (const PageId page : cache_.match(keys, tokens).pages) {

@@ -89,6 +89,7 @@ class CoreRig {
     core_.unprepare(std::move(posted_.back().work));
     posted_.pop_back();
     core_.check_integrity();
+    if (core_.idle()) core_.deliver();
   }
   Status status() const {
     Status status;
