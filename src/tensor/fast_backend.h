@@ -33,6 +33,16 @@ struct MatmulPlan {
   std::int32_t offset = 0;  // what unsigned weights carry, ActBlock::bias
 };
 
+constexpr std::int64_t kPanelRows = std::int64_t{ops::kPanelTiles} * kLanes;
+
+// What one thread unpacks rows of weights into.
+struct RowPanel {
+  alignas(64) std::uint8_t panel[ops::kPanelTiles][ops::kPanelBlocks * ops::kRowMinPanelBytes];
+  std::int8_t q[kPanelRows][ops::kPanelValues];
+  float scale[kPanelRows][ops::kPanelSubs];
+  float min[kPanelRows][ops::kPanelSubs];
+};
+
 class FastBackend final : public Backend {
  public:
   FastBackend(ComputePool& pool, Isa isa);
@@ -144,8 +154,10 @@ class FastBackend final : public Backend {
   std::int64_t tiles_per_chunk(const WeightMatrix& w, std::int64_t x_rows) const;
   const ops::ActBlock* quantize(const Rows& x, std::int32_t offset);
   const float* pack_bf16(const Rows& x);
-  void decode_tile(const WeightMatrix& w, std::int64_t tile, float* panel, float* out) const;
-  void matmul_decoded(const WeightMatrix& w, const MatmulArgs& args, std::int64_t grain);
+  void matmul_row_pair(
+      const WeightMatrix& w, const MatmulArgs& args, std::int64_t pair, RowPanel& own
+  );
+  void matmul_by_rows(const WeightMatrix& w, const MatmulArgs& args);
   ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
   void split_rows(const AttentionBatch& batch, int group);
 
@@ -156,6 +168,7 @@ class FastBackend final : public Backend {
   ops::Scratch<ops::ActBlock> act_;
   ops::Scratch<float> groups_x_;
   ops::Scratch<float> per_thread_;
+  ops::Scratch<RowPanel> row_panels_;
   struct RowGroup {
     std::int32_t sequence;
     std::int32_t first;

@@ -7,99 +7,14 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "tensor/ops/tile_layout.h"
 #include "tensor/quant/decode.h"
+#include "tensor/tile_pack.h"
 
 namespace artery::tensor {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kLine = 64;
-constexpr std::int64_t kBlockValues = 32;  // of Q4_0, Q4_1, Q8_0
-constexpr std::size_t kOffsetBit = 0x80;   // turns a signed byte into byte + 128 and back
-
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
-
-const ops::BlockLayout* block_layout(DType type) {
-  switch (type) {
-    case DType::kQ4_0:
-      return &ops::kQ4_0Layout;
-    case DType::kQ4_1:
-      return &ops::kQ4_1Layout;
-    case DType::kQ8_0:
-      return &ops::kQ8_0Layout;
-    default:
-      return nullptr;
-  }
-}
-
-bool is_plain_float(DType type) {
-  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
-}
-
-std::size_t tile_size(DType type, std::int64_t cols) {
-  if (const ops::BlockLayout* layout = block_layout(type)) {
-    const std::int64_t blocks = cols / kBlockValues;
-    const auto units = static_cast<std::size_t>(blocks / layout->blocks_per_unit);
-    const bool part_unit = blocks % layout->blocks_per_unit != 0;
-    return units * layout->unit_bytes +
-           (part_unit ? ops::kScaleLine + layout->quant_bytes : std::size_t{0});
-  }
-  const std::int64_t stored = type == DType::kBF16 ? (cols + 1) / 2 * 2 : cols;
-  return round_up(static_cast<std::size_t>(row_bytes(type, stored)) * kLanes, kLine);
-}
-
-// One block of the file to or from its places in a tile.
-template <bool kPack>
-void move_bytes(std::byte* tile, std::byte* file, std::size_t n) {
-  std::memcpy(kPack ? tile : file, kPack ? file : tile, n);
-}
-
-template <bool kPack>
-void move_block(
-    const ops::BlockLayout& layout, std::byte* tile, std::int64_t block, int lane, std::byte* file
-) {
-  const ops::BlockPlace at = ops::place_of(layout, block);
-  const auto row = static_cast<std::size_t>(lane);
-  move_bytes<kPack>(tile + at.scale + 2 * row, file, 2);
-  file += 2;
-  if (layout.has_min) {
-    move_bytes<kPack>(tile + at.min + 2 * row, file, 2);
-    file += 2;
-  }
-  for (std::size_t group = 0; group < layout.quant_bytes / 64; ++group) {
-    move_bytes<kPack>(tile + at.quants + 64 * group + 4 * row, file + 4 * group, 4);
-  }
-}
-
-void flip_offset(std::byte* quants, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) quants[i] ^= std::byte{kOffsetBit};
-}
-
-std::size_t float_place(DType type, std::size_t k, std::size_t row) {
-  return type == DType::kBF16 ? (k / 2 * kLanes + row) * 2 + k % 2 : k * kLanes + row;
-}
-
-void pack_row(DType type, std::int64_t cols, const std::byte* raw, int lane, std::byte* tile) {
-  const auto row = static_cast<std::size_t>(lane);
-  if (const ops::BlockLayout* layout = block_layout(type)) {
-    const auto bytes = static_cast<std::size_t>(traits(type).block_bytes);
-    for (std::int64_t b = 0; b < cols / kBlockValues; ++b, raw += bytes) {
-      std::array<std::byte, 64> block;
-      std::memcpy(block.data(), raw, bytes);
-      if (type == DType::kQ8_0) flip_offset(block.data() + 2, kBlockValues);
-      move_block<true>(*layout, tile, b, lane, block.data());
-    }
-  } else if (is_plain_float(type)) {
-    const auto size = static_cast<std::size_t>(traits(type).block_bytes);
-    for (std::size_t k = 0; k < static_cast<std::size_t>(cols); ++k) {
-      std::memcpy(tile + float_place(type, k, row) * size, raw + k * size, size);
-    }
-  } else {
-    const auto bytes = static_cast<std::size_t>(row_bytes(type, cols));
-    std::memcpy(tile + row * bytes, raw, bytes);
-  }
-}
 
 }  // namespace
 
@@ -141,9 +56,7 @@ Result<HugeBuffer> HugeBuffer::make(std::size_t bytes) {
 
 void HugeBuffer::Unmap::operator()(std::byte* data) const { munmap(data, bytes); }
 
-bool WeightMatrix::is_interleaved(DType type) {
-  return is_plain_float(type) || block_layout(type) != nullptr;
-}
+bool WeightMatrix::is_interleaved(DType type) { return has_interleaved_tile(type); }
 
 Result<WeightMatrix> WeightMatrix::pack(
     DType type,
@@ -171,14 +84,16 @@ Result<WeightMatrix> WeightMatrix::pack(
   matrix.type_ = type;
   matrix.rows_ = rows;
   matrix.cols_ = cols;
-  matrix.tile_bytes_ = tile_size(type, cols);
+  matrix.tile_bytes_ = tile_bytes_of(type, cols);
   const std::size_t total = matrix.tile_bytes_ * static_cast<std::size_t>(matrix.tiles());
   matrix.buffer_ = TRY(HugeBuffer::make(total));
   std::byte* out = matrix.buffer_.data();
   const auto pack_tiles = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin * kLanes; row < std::min(rows, end * kLanes); ++row) {
-      std::byte* tile = out + static_cast<std::size_t>(row / kLanes) * matrix.tile_bytes_;
-      pack_row(type, cols, raw.data() + row * bytes, static_cast<int>(row % kLanes), tile);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t count = std::min<std::int64_t>(kLanes, rows - t * kLanes);
+      const auto first = static_cast<std::size_t>(t * kLanes * bytes);
+      const auto part = raw.subspan(first, static_cast<std::size_t>(count * bytes));
+      pack_tile(type, cols, part, out + static_cast<std::size_t>(t) * matrix.tile_bytes_);
     }
   };
   const auto grain = static_cast<std::int64_t>((std::size_t{1} << 20) / matrix.tile_bytes_);
@@ -219,31 +134,14 @@ void WeightMatrix::decode_part(std::int64_t row, std::int64_t first, std::span<f
     return;
   }
   // Gathered into a run of the file's own bytes, then decoded by the one exact decoder.
-  constexpr std::size_t kRunValues = 64;
-  constexpr std::size_t kWidest = 2 * 34;  // bytes of two Q8_0 blocks
+  constexpr std::size_t kRunValues = 256;
   std::array<std::byte, kRunValues * 4> run;
-  static_assert(kWidest <= run.size());
-  const ops::BlockLayout* layout = block_layout(type_);
+  static_assert(kRunValues % 256 == 0, "the longest block of any type");
   for (std::size_t at = 0; at < out.size(); at += kRunValues) {
     const std::size_t n = std::min(kRunValues, out.size() - at);
-    for (std::size_t b = 0; b < n / unit; ++b) {
-      const std::size_t block = skipped + at / unit + b;
-      std::byte* to = run.data() + b * bytes;
-      if (layout == nullptr) {
-        std::memcpy(to, from + float_place(type_, block, lane) * bytes, bytes);
-        continue;
-      }
-      // Only read: move_block writes the side it moves to.
-      move_block<false>(
-          *layout,
-          const_cast<std::byte*>(from),
-          static_cast<std::int64_t>(block),
-          static_cast<int>(lane),
-          to
-      );
-      if (type_ == DType::kQ8_0) flip_offset(to + 2, kBlockValues);
-    }
-    quant::decode_row(type_, {run.data(), n / unit * bytes}, out.subspan(at, n));
+    const std::size_t blocks = n / unit;
+    gather_blocks(type_, from, static_cast<int>(lane), skipped + at / unit, blocks, run.data());
+    quant::decode_row(type_, {run.data(), blocks * bytes}, out.subspan(at, n));
   }
 }
 

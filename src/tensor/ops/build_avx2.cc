@@ -7,6 +7,7 @@
 #include "tensor/ops/tile_layout.h"
 
 #define INLINE inline __attribute__((always_inline))
+#define PART INLINE
 
 namespace artery::tensor::ops::avx2 {
 namespace {

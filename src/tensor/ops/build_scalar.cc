@@ -5,6 +5,7 @@
 #include "tensor/ops/tile_layout.h"
 
 #define INLINE inline __attribute__((always_inline))
+#define PART inline __attribute__((noinline))  // the plain lanes would fill pages
 
 namespace artery::tensor::ops::scalar {
 namespace {

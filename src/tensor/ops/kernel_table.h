@@ -15,7 +15,7 @@
 namespace artery::tensor::ops {
 
 constexpr int kLaneCount = 16;   // = kLanes = kPageTokens
-constexpr int kQuantBlock = 32;  // values per block of Q4_0, Q4_1, Q8_0
+constexpr int kQuantBlock = 32;  // activations per ActBlock
 constexpr int kActBlock = 16;    // activations that share one int8 scale; divides kQuantBlock
 constexpr int kActSubs = kQuantBlock / kActBlock;
 constexpr int kAttentionBlock = 64;  // positions per partial attention result
@@ -37,6 +37,11 @@ struct ActBlock {
   float sum;
 };
 
+constexpr std::int64_t kPanelBlocks = 16;  // blocks of 32 that are unpacked at once
+constexpr std::int64_t kPanelValues = kPanelBlocks * kQuantBlock;
+constexpr std::int64_t kPanelSubs = kPanelBlocks * kActSubs;
+constexpr int kPanelTiles = 2;
+
 // out[r * out_stride + n] for n in [n_begin, n_begin + 16 * tile_count), cut at n_end.
 struct MatmulArgs {
   const std::byte* tiles;
@@ -53,6 +58,37 @@ struct MatmulArgs {
   float* out;
   std::int64_t out_stride;
 };
+
+// A stretch of `blocks` <= kPanelBlocks blocks of `tiles` <= kPanelTiles tiles, unpacked: for each
+// block 8 vectors of bytes, then its scales, then its minimums (matmul_int8.inc).
+struct PanelArgs {
+  const std::uint8_t* panel;
+  std::size_t tile_stride;  // bytes between the tiles
+  int tiles;
+  std::int64_t blocks;
+  const ActBlock* act;  // of the first row and the stretch's first block
+  std::int64_t act_stride;
+  std::int64_t x_rows;
+  bool first;          // of its rows: sums start from 0, otherwise from `out`
+  bool last;           // the bias is added
+  std::int64_t lanes;  // columns from `out` on that exist
+  const float* bias;   // of the first column, or null
+  float* out;
+  std::int64_t out_stride;
+};
+
+// 16 rows of weights as integers and scales (quant/integers.h): q [16][kPanelValues], scale and
+// min [16][kPanelSubs], a scale and a minimum for each 16 values. `flip` is exclusive-ored to every
+// four bytes.
+struct RowIntegers {
+  const std::uint8_t* q;
+  const float* scale;
+  const float* min;
+  std::uint32_t flip;
+};
+// Bytes of a block in a panel of these.
+constexpr std::size_t kRowPanelBytes = 512 + 2 * 64;
+constexpr std::size_t kRowMinPanelBytes = 512 + 4 * 64;
 
 // Where one layer and KV head of a page lies: page p starts at base + p * page_bytes, its K
 // [head_dim][16] at + k_offset, its V [16][head_dim] at + v_offset.
@@ -113,12 +149,31 @@ struct KernelTable {
   void (*matmul_f32)(const MatmulArgs&);
   void (*matmul_f16)(const MatmulArgs&);
   Bf16Kernels bf16;
-  // Integer dot products within a sub-block are exact, i_j = sum of w q. Per block, ascending:
-  // t = i_0 * scale_0; t = fma(i_j, scale_j, t); y = fma(d, t, y); for Q4_1 also
-  // y = fma(m, sum, y); then + bias.
+  // Integer dot products within a sub-block are exact, i_j = sum of w q. Per block of 32,
+  // ascending:
+  //   Q4_0 Q5_0 Q8_0 IQ4_NL IQ4_XS MXFP4: t = i_0 * scale_0; t = fma(i_1, scale_1, t);
+  //     y = fma(d, t, y); IQ4_XS: d = f32(d) * scale, one product; MXFP4: w doubled, d halved
+  //   Q4_1 Q5_1: then y = fma(m, sum, y)
+  //   Q4_K Q5_K: d = f32(d) * scale, m = (0 - f32(dmin)) * minimum, then as Q4_1
+  //   Q6_K: d_j = f32(d) * scale_j; y = fma(d_j, i_j * scale_j, y) for j = 0, 1
+  // Then + bias.
   void (*matmul_q4_0)(const MatmulArgs&);
   void (*matmul_q4_1)(const MatmulArgs&);
+  void (*matmul_q5_0)(const MatmulArgs&);
+  void (*matmul_q5_1)(const MatmulArgs&);
   void (*matmul_q8_0)(const MatmulArgs&);
+  void (*matmul_q4_k)(const MatmulArgs&);
+  void (*matmul_q5_k)(const MatmulArgs&);
+  void (*matmul_q6_k)(const MatmulArgs&);
+  void (*matmul_iq4_nl)(const MatmulArgs&);
+  void (*matmul_iq4_xs)(const MatmulArgs&);
+  void (*matmul_mxfp4)(const MatmulArgs&);
+  // All other types: w and d_j of each 16 values as quant/integers.h gives them, the sum as for
+  // Q6_K; with minimums (Q2_K) y = fma(m_j, bias_j * scale_j, y) follows each j, for offset 1.
+  void (*panel_of_rows)(const RowIntegers&, std::int64_t blocks, std::uint8_t* panel);
+  void (*panel_product)(const PanelArgs&);
+  void (*panel_of_rows_min)(const RowIntegers&, std::int64_t blocks, std::uint8_t* panel);
+  void (*panel_product_min)(const PanelArgs&);
   // One row of `blocks` * kQuantBlock activations.
   void (*quantize)(const float* x, std::int64_t blocks, std::int32_t offset, ActBlock* out);
   // 16 rows of `stride` values, `n` of each, to [n][16].

@@ -43,9 +43,8 @@ std::vector<float> product(
   return values;
 }
 
-bool is_int8(DType type) {
-  return type == DType::kQ4_0 || type == DType::kQ4_1 || type == DType::kQ8_0;
-}
+// Whether the fast path rounds activations to int8.
+bool is_int8(DType type) { return traits(type).block_values > 1; }
 
 // float32 sums: one rounding a step of partial sums bounded by sum |w x|. int8 activations: each is
 // off by at most half a step, evenly spread, so a sum has variance sum w^2 step^2 / 12; eight

@@ -9,6 +9,7 @@ set(TENSOR_KERNEL_SOURCES
   math.cc
   ops/build_scalar.cc
   reference_backend.cc
+  tile_pack.cc
   weights.cc)
 set(TENSOR_KERNEL_TESTS
   compute_pool_test.cc
@@ -16,6 +17,7 @@ set(TENSOR_KERNEL_TESTS
   ops/attention_test.cc
   ops/elementwise_test.cc
   ops/golden_bits_test.cc
+  ops/int8_twin_test.cc
   ops/matmul_bf16_test.cc
   ops/matmul_test.cc
   weights_test.cc)

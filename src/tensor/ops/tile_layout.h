@@ -1,46 +1,66 @@
 #pragma once
-// Where things lie in a tile of 16 interleaved rows, for weights.cc, which packs, and the kernels,
-// which read. Values, any thread. No standard containers (included by objects with ISA flags).
+// Where things lie in a tile of 16 interleaved rows, for tile_pack.cc, which packs, and the
+// kernels, which read. Values, any thread. No standard containers (included by objects with ISA
+// flags).
 //
 // F32, F16: element k of the 16 rows back to back, k ascending. BF16: elements 2 p and 2 p + 1 of
 // row 0, of row 1, ..., p ascending, zeros after an odd row length.
-// Q4_0, Q4_1, Q8_0: per block of 32 values, 16 f16 scales (Q4_1: then 16 f16 minimums) and the
-// quants. Quants come in vectors of 64 bytes: byte 4 i + j of vector g is value 4 g + j of row i.
-// Q8_0 has vectors 0 .. 7, each byte + 128. Q4 has four vectors; vector p holds value 4 p + j in
-// the low and value 16 + 4 p + j in the high nibble, which is the order of the file's own bytes.
-// Scales of Q4_0 and Q8_0 fill half a cache line, so two blocks share one line in front of the
-// quants of both.
+// Block types: the fields of a file block, each field cut into elements of 1, 2 or 4 bytes, the
+// elements of the 16 rows back to back: element e of row i of a field lies at field + (16 e + i) *
+// width. Narrow fields (half-precision scales, bytes) come first: `per_unit` blocks share one cache
+// line of them, so that every other vector is aligned and a tile has the bytes of the file. The
+// dword fields of each block follow. So byte 4 i + j of vector e of a field of quants is byte
+// 4 e + j of row i.
+// Two fields are changed on the way: Q8_0's bytes + 128, and the word of fifth bits of Q5_0 and
+// Q5_1, whose bit 4 g + j becomes bit 8 j + g, so that the bits of values 4 g .. 4 g + 3 lie in the
+// four bytes at the same place.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace artery::tensor::ops {
 
-struct BlockLayout {
-  std::int64_t blocks_per_unit;  // blocks that share one line of scales
-  std::size_t unit_bytes;
-  std::size_t quant_bytes;  // of one block
-  bool has_min;
-};
-constexpr std::size_t kScaleLine = 64;
-constexpr BlockLayout kQ4_0Layout = {2, kScaleLine + 2 * 256, 256, false};
-constexpr BlockLayout kQ4_1Layout = {1, kScaleLine + 256, 256, true};
-constexpr BlockLayout kQ8_0Layout = {2, kScaleLine + 2 * 512, 512, false};
+constexpr std::size_t kTileLine = 64;
 
-struct BlockPlace {
-  std::size_t scale;  // 16 f16
-  std::size_t min;    // 16 f16, only with has_min
-  std::size_t quants;
-};
-static constexpr BlockPlace place_of(const BlockLayout& layout, std::int64_t block) {
-  const auto unit = static_cast<std::size_t>(block / layout.blocks_per_unit);
-  const auto part = static_cast<std::size_t>(block % layout.blocks_per_unit);
-  const std::size_t start = unit * layout.unit_bytes;
-  return {
-      start + part * (kScaleLine / 2),
-      start + kScaleLine / 2,
-      start + kScaleLine + part * layout.quant_bytes
+struct TileFormat {
+  struct Field {
+    std::size_t file_at;
+    std::size_t dwords;  // of a row
   };
-}
+  std::int64_t block_values;
+  std::size_t block_bytes;  // in the file
+  std::size_t per_unit;     // blocks that share one line of narrow fields
+  std::size_t heads;        // narrow fields of a block
+  std::size_t head_width;
+  std::size_t head_file_at[2];
+  Field fields[3];
+
+  constexpr std::size_t body_bytes() const {
+    return kTileLine * (fields[0].dwords + fields[1].dwords + fields[2].dwords);
+  }
+  constexpr std::size_t unit_bytes() const { return kTileLine + per_unit * body_bytes(); }
+  constexpr std::size_t head_at(std::size_t block, std::size_t head) const {
+    return block / per_unit * unit_bytes() + (block % per_unit * heads + head) * 16 * head_width;
+  }
+  constexpr std::size_t body_at(std::size_t block) const {
+    return block / per_unit * unit_bytes() + kTileLine + block % per_unit * body_bytes();
+  }
+  constexpr std::size_t tile_bytes(std::int64_t cols) const {
+    const auto blocks = static_cast<std::size_t>(cols / block_values);
+    const std::size_t rest = blocks % per_unit;
+    return blocks / per_unit * unit_bytes() + (rest > 0 ? kTileLine + rest * body_bytes() : 0);
+  }
+};
+
+constexpr TileFormat kQ4_0Tile = {32, 18, 2, 1, 2, {0, 0}, {{2, 4}, {0, 0}, {0, 0}}};
+constexpr TileFormat kQ4_1Tile = {32, 20, 1, 2, 2, {0, 2}, {{4, 4}, {0, 0}, {0, 0}}};
+constexpr TileFormat kQ5_0Tile = {32, 22, 2, 1, 2, {0, 0}, {{2, 1}, {6, 4}, {0, 0}}};
+constexpr TileFormat kQ5_1Tile = {32, 24, 1, 2, 2, {0, 2}, {{4, 1}, {8, 4}, {0, 0}}};
+constexpr TileFormat kQ8_0Tile = {32, 34, 2, 1, 2, {0, 0}, {{2, 8}, {0, 0}, {0, 0}}};
+constexpr TileFormat kMXFP4Tile = {32, 17, 4, 1, 1, {0, 0}, {{1, 4}, {0, 0}, {0, 0}}};
+constexpr TileFormat kQ4_KTile = {256, 144, 1, 2, 2, {0, 2}, {{4, 3}, {16, 32}, {0, 0}}};
+constexpr TileFormat kQ5_KTile = {256, 176, 1, 2, 2, {0, 2}, {{4, 3}, {16, 8}, {48, 32}}};
+constexpr TileFormat kQ6_KTile = {256, 210, 2, 1, 2, {208, 0}, {{192, 4}, {0, 32}, {128, 16}}};
+constexpr TileFormat kIQ4_XSTile = {256, 136, 1, 2, 2, {0, 2}, {{4, 1}, {8, 32}, {0, 0}}};
 
 }  // namespace artery::tensor::ops

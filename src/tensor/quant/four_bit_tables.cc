@@ -19,6 +19,7 @@ constexpr float kNonLinear[16] = {
 
 // Code 8 is +0 here although E2M1 says -0: the tables of ggml are integers, and a negative scale
 // does not exist.
+constexpr std::int8_t kE2M1Integers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr float kE2M1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // 2^(code - 128), half of E8M0's 2^(code - 127). Code 255 is not NaN in GGUF files.
@@ -79,10 +80,16 @@ void decode_mxfp4(const std::uint8_t* in, std::size_t blocks, float* out) {
   }
 }
 
-void decode_nvfp4(const std::uint8_t* in, std::size_t blocks, float* out) {
-  for (; blocks > 0; --blocks, in += 36, out += 64) {
+void integers_nvfp4(const std::uint8_t* in, std::size_t blocks, Integers out) {
+  for (; blocks > 0; --blocks, in += 36, out.advance(64)) {
     for (int part = 0; part < 4; ++part) {
-      decode_part<16>(in + 4 + part * 8, kHalfOfE4M3[in[part]], kE2M1Doubled, out + part * 16);
+      out.scale[part] = kHalfOfE4M3[in[part]];
+      const std::uint8_t* q = in + 4 + part * 8;
+      std::int8_t* to = out.q + part * 16;
+      for (int i = 0; i < 8; ++i) {
+        to[i] = kE2M1Integers[q[i] & 15];
+        to[i + 8] = kE2M1Integers[q[i] >> 4];
+      }
     }
   }
 }

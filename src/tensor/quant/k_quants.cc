@@ -7,6 +7,8 @@
 //   Q8_K  d (float32), q[256] signed, sums[16] of int16 (not needed to decode)
 // Products are formed as (d * scale) * q - (dmin * minimum), each rounded.
 
+#include <algorithm>
+
 #include "tensor/quant/blocks.h"
 
 namespace artery::tensor::quant {
@@ -39,39 +41,38 @@ PartScales unpack_part_scales(const std::uint8_t* in) {
 
 }  // namespace
 
-void decode_q2_k(const std::uint8_t* __restrict in, std::size_t blocks, float* __restrict out) {
-  for (; blocks > 0; --blocks, in += 84, out += 256) {
+void integers_q2_k(const std::uint8_t* __restrict in, std::size_t blocks, Integers out) {
+  for (; blocks > 0; --blocks, in += 84, out.advance(256)) {
     const float d = load_f16(in + 80);
     const float dmin = load_f16(in + 82);
     for (int part = 0; part < 16; ++part) {
-      const float scale = d * to_float(in[part] & 15);
-      const float minimum = dmin * to_float(in[part] >> 4);
+      out.scale[part] = d * to_float(in[part] & 15);
+      out.minimum[part] = dmin * to_float(in[part] >> 4);
       // 32 bytes hold 128 values: two bits each of values l, 32 + l, 64 + l, 96 + l.
       const std::uint8_t* q = in + 16 + part / 8 * 32 + part % 2 * 16;
       const int shift = part % 8 / 2 * 2;
-      for (int i = 0; i < 16; ++i) {
-        out[part * 16 + i] = scale * to_float((q[i] >> shift) & 3) - minimum;
-      }
+      put_bits(q, shift, 1, out.q + part * 16);
     }
   }
 }
 
-void decode_q3_k(const std::uint8_t* __restrict in, std::size_t blocks, float* __restrict out) {
-  for (; blocks > 0; --blocks, in += 110, out += 256) {
+void integers_q3_k(const std::uint8_t* __restrict in, std::size_t blocks, Integers out) {
+  for (; blocks > 0; --blocks, in += 110, out.advance(256)) {
     const float d = load_f16(in + 108);
     const std::uint8_t* packed = in + 96;
     for (int part = 0; part < 16; ++part) {
       const int low = (packed[part % 8] >> (part / 8 * 4)) & 15;
       const int upper = (packed[8 + part % 4] >> (part / 4 * 2)) & 3;
-      const float scale = d * to_float((low | upper << 4) - 32);
+      out.scale[part] = d * to_float((low | upper << 4) - 32);
       const std::uint8_t* high = in + part % 2 * 16;
       const std::uint8_t* q = in + 32 + part / 8 * 32 + part % 2 * 16;
       const int shift = part % 8 / 2 * 2;
       const int high_shift = part / 2;
+      std::int8_t* to = out.q + part * 16;
       for (int i = 0; i < 16; ++i) {
         // A set high bit means no offset.
         const int offset = 4 - ((high[i] >> high_shift) & 1) * 4;
-        out[part * 16 + i] = scale * to_float(((q[i] >> shift) & 3) - offset);
+        to[i] = static_cast<std::int8_t>(((q[i] >> shift) & 3) - offset);
       }
     }
   }
@@ -128,10 +129,10 @@ void decode_q6_k(const std::uint8_t* __restrict in, std::size_t blocks, float* _
   }
 }
 
-void decode_q8_k(const std::uint8_t* __restrict in, std::size_t blocks, float* __restrict out) {
-  for (; blocks > 0; --blocks, in += 292, out += 256) {
-    const float d = std::bit_cast<float>(load_u32(in));
-    for (int i = 0; i < 256; ++i) out[i] = d * to_float(as_signed(in[4 + i]));
+void integers_q8_k(const std::uint8_t* in, std::size_t blocks, Integers out) {
+  for (; blocks > 0; --blocks, in += 292, out.advance(256)) {
+    std::fill_n(out.scale, 16, std::bit_cast<float>(load_u32(in)));
+    std::memcpy(out.q, in + 4, 256);
   }
 }
 
