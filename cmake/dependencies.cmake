@@ -16,6 +16,7 @@ find_package(tl-expected REQUIRED)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
 # prometheus-cpp's CMake file asks for libcurl and zlib of its push and pull parts; the core needs neither.
 find_library(PROMETHEUS_CPP_CORE prometheus-cpp-core REQUIRED)
 add_library(artery_prometheus INTERFACE)

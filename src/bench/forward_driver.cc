@@ -18,6 +18,7 @@ Result<KvMemory> KvMemory::make(const model::KvLayout& layout, std::int64_t page
     );
     if (base == MAP_FAILED)
       return fail(Code::kOutOfMemory, "no address space for {} bytes of KV cache", bytes);
+    madvise(base, bytes, MADV_HUGEPAGE);  // fewer faults while timed; may be refused
     memory.groups_.push_back({static_cast<std::byte*>(base), group.geometry});
     memory.group_bytes_.push_back(bytes);
   }

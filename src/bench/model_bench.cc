@@ -13,6 +13,19 @@ struct Lane {
   std::vector<PageId> pages;
 };
 
+struct Test {
+  int prompt = 0, generate = 0, batch = 1, depth = 0;
+  int length() const { return depth + prompt + generate; }
+  std::string name() const {
+    std::string text;
+    if (prompt > 0) text += fmt::format("prefill {}", prompt);
+    if (generate > 0)
+      text += fmt::format("{}decode {} x {}", prompt > 0 ? " + " : "", generate, batch);
+    if (depth > 0) text += fmt::format(" @ {}", depth);
+    return text;
+  }
+};
+
 // Token ids that spread over the vocabulary; the same every run.
 std::vector<TokenId> some_tokens(std::size_t count, std::int64_t vocab_size, std::uint64_t seed) {
   std::vector<TokenId> tokens(count);
@@ -24,117 +37,222 @@ std::vector<TokenId> some_tokens(std::size_t count, std::int64_t vocab_size, std
   return tokens;
 }
 
-class Bench {
+// The sequences of one test in KV memory. Every run starts at the test's depth again and writes
+// over what the last one left.
+class Run {
  public:
-  Bench(model::Model& model, KvMemory& memory, const ModelBenchConfig& config, const Clock& clock)
-      : model_(model), memory_(memory), config_(config), clock_(clock) {}
-
-  // Seconds of one prompt of `tokens`, the last row's logits wanted as in serving.
-  double prefill_once(int tokens) {
-    Lane lane = make_lane(tokens, 0);
-    const std::int64_t start = clock_.monotonic_ns();
-    for (int at = 0; at < tokens; at += config_.chunk_tokens) {
-      const int count = std::min(config_.chunk_tokens, tokens - at);
-      Slice slice = slice_of(lane, at, count);
-      if (at + count == tokens) slice.logit_rows = {count - 1};
-      run_forward(model_, memory_, std::span(&slice, 1), logits_);
+  Run(model::Model& model, KvMemory& memory, const Test& test, int chunk_tokens)
+      : model_(model), memory_(memory), test_(test), chunk_tokens_(chunk_tokens) {
+    for (int b = 0; b < test.batch; ++b) {
+      Lane lane;
+      lane.tokens = some_tokens(
+          static_cast<std::size_t>(test.length()),
+          model.info().vocab_size,
+          static_cast<std::uint64_t>(b)
+      );
+      for (int at = 0; at < test.length(); at += kPageTokens) lane.pages.push_back(memory.take());
+      lanes_.push_back(std::move(lane));
     }
-    const double seconds = since(start);
-    give_back(lane);
-    return seconds;
+    for (const Lane& lane : lanes_) prefill(lane, 0, test.depth);
   }
+  ~Run() {
+    for (const Lane& lane : lanes_)
+      for (const PageId page : lane.pages) memory_.release(page);
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
-  // Seconds of `tokens` decode steps of `batch` sequences at once, from an empty context.
-  double decode_once(int tokens, int batch) {
-    std::vector<Lane> lanes;
-    for (int b = 0; b < batch; ++b)
-      lanes.push_back(make_lane(tokens, static_cast<std::uint64_t>(b)));
-    const std::int64_t start = clock_.monotonic_ns();
-    std::vector<Slice> slices(lanes.size());
-    for (int at = 0; at < tokens; ++at) {
-      for (std::size_t b = 0; b < lanes.size(); ++b) {
-        slices[b] = slice_of(lanes[b], at, 1);
+  // At most so many tokens of each part.
+  void go(int prompt, int generate) {
+    for (const Lane& lane : lanes_) prefill(lane, test_.depth, prompt);
+    const int first = test_.depth + test_.prompt;
+    std::vector<Slice> slices(lanes_.size());
+    for (int at = first; at < first + generate; ++at) {
+      for (std::size_t b = 0; b < lanes_.size(); ++b) {
+        slices[b] = slice_of(lanes_[b], at, 1);
         slices[b].logit_rows = {0};
       }
       run_forward(model_, memory_, slices, logits_);
     }
-    const double seconds = since(start);
-    for (Lane& lane : lanes) give_back(lane);
-    return seconds;
   }
 
  private:
-  Lane make_lane(int tokens, std::uint64_t seed) {
-    Lane lane;
-    lane.tokens = some_tokens(static_cast<std::size_t>(tokens), model_.info().vocab_size, seed);
-    for (int at = 0; at < tokens; at += kPageTokens) lane.pages.push_back(memory_.take());
-    return lane;
-  }
-  void give_back(const Lane& lane) {
-    for (const PageId page : lane.pages) memory_.release(page);
+  // The last row's logits are wanted, as in serving.
+  void prefill(const Lane& lane, int first, int tokens) {
+    for (int at = 0; at < tokens; at += chunk_tokens_) {
+      const int count = std::min(chunk_tokens_, tokens - at);
+      Slice slice = slice_of(lane, first + at, count);
+      if (at + count == tokens) slice.logit_rows = {count - 1};
+      run_forward(model_, memory_, std::span(&slice, 1), logits_);
+    }
   }
   static Slice slice_of(const Lane& lane, int at, int count) {
     const auto tokens = std::span(lane.tokens)
                             .subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
     return {tokens, static_cast<Position>(at), lane.pages, {}};
   }
-  double since(std::int64_t start) const {
-    return static_cast<double>(clock_.monotonic_ns() - start) * 1e-9;
+
+  model::Model& model_;
+  KvMemory& memory_;
+  const Test& test_;
+  int chunk_tokens_;
+  std::vector<Lane> lanes_;
+  std::vector<float> logits_;
+};
+
+// What one run has to read: all weights once a step, and the KV entries before the step's tokens
+// once a sequence (a chunk of a prompt reads them once for all its rows).
+double bytes_read(const Test& test, const model::Model& model, int chunk_tokens) {
+  double entries = 0, steps = 0;
+  for (int at = 0; at < test.prompt; at += chunk_tokens) {
+    entries += static_cast<double>(test.batch) * (test.depth + at);
+    steps += test.batch;
+  }
+  const double before = test.depth + test.prompt;
+  entries += static_cast<double>(test.batch) * test.generate * (before + (test.generate - 1) / 2.0);
+  steps += test.generate;
+  return steps * static_cast<double>(model.info().read_bytes_per_token) +
+         entries * static_cast<double>(model.kv_layout().bytes_per_token());
+}
+
+// Multiply-adds x 2 of the matrices in one run. The output matrix is used for the last token of a
+// prompt only, for each decoded one.
+double operations(const Test& test, const model::ModelInfo& info) {
+  const double output = 2.0 * static_cast<double>(info.vocab_size * info.embedding_length);
+  const double tokens = test.prompt + test.generate;
+  const double outputs = (test.prompt > 0 ? 1 : 0) + test.generate;
+  return test.batch *
+         (tokens * (static_cast<double>(info.ops_per_token) - output) + outputs * output);
+}
+
+double between(const Spread& before, const Spread& after) {
+  return (before.median + after.median) / 2;
+}
+
+class Bench {
+ public:
+  Bench(
+      model::Model& model,
+      tensor::Backend& backend,
+      KvMemory& memory,
+      const ModelBenchConfig& config,
+      const Clock& clock,
+      PeakKind kind
+  )
+      : model_(model),
+        memory_(memory),
+        config_(config),
+        clock_(clock),
+        read_(backend.pool(), config.probe_bytes, clock),
+        peak_(backend.pool(), backend.isa(), kind, clock) {}
+
+  ReadProbe& read_probe() { return read_; }
+
+  ModelBenchRow measure(const Test& test, const ModelBenchEvents& events) {
+    ModelBenchRow row;
+    row.name = test.name();
+    row.prompt = test.prompt;
+    row.generate = test.generate;
+    row.batch = test.batch;
+    row.depth = test.depth;
+    events.on_progress(row.name, 0, config_.repetitions);
+    Run run(model_, memory_, test, config_.chunk_tokens);
+    // Touches what a run touches and wakes the pool.
+    run.go(std::min(test.prompt, config_.chunk_tokens), std::min(test.generate, kWarmUpSteps));
+    const double bytes = bytes_read(test, model_, config_.chunk_tokens) * 1e-9;
+    const double tokens = static_cast<double>(test.prompt + test.generate) * test.batch;
+    const double ops = operations(test, model_.info()) * 1e-9;
+    std::vector<double> speeds, of_read, of_peak;
+    Probes probes;
+    probe(probes);
+    for (int r = 0; r < config_.repetitions; ++r) {
+      const std::int64_t start = clock_.monotonic_ns();
+      run.go(test.prompt, test.generate);
+      const double seconds =
+          std::max(static_cast<double>(clock_.monotonic_ns() - start) * 1e-9, 1e-9);
+      const Spread read_before = probes.read.back(), peak_before = probes.peak.back();
+      probe(probes);
+      speeds.push_back(tokens / seconds);
+      const double read = between(read_before, probes.read.back());
+      const double peak = between(peak_before, probes.peak.back());
+      if (read > 0) of_read.push_back(bytes / seconds / read);
+      if (peak > 0) of_peak.push_back(ops / seconds / peak);
+      events.on_progress(row.name, r + 1, config_.repetitions);
+    }
+    row.tokens_per_s = spread_of(std::move(speeds));
+    row.read_gb_s = medians(probes.read);
+    row.peak_gop_s = medians(probes.peak);
+    row.gb_per_s = bytes * row.tokens_per_s.median / tokens;
+    row.gop_per_s = ops * row.tokens_per_s.median / tokens;
+    row.share_of_read = spread_of(std::move(of_read)).median;
+    row.share_of_peak = spread_of(std::move(of_peak)).median;
+    return row;
+  }
+
+ private:
+  static constexpr int kWarmUpSteps = 4;
+  struct Probes {
+    std::vector<Spread> read, peak;
+  };
+  void probe(Probes& probes) {
+    constexpr int kTries = 3;
+    probes.read.push_back(read_.measure(kTries));
+    probes.peak.push_back(peak_.measure(kTries));
+  }
+  static Spread medians(const std::vector<Spread>& spreads) {
+    std::vector<double> values;
+    for (const Spread& spread : spreads) values.push_back(spread.median);
+    return spread_of(std::move(values));
   }
 
   model::Model& model_;
   KvMemory& memory_;
   const ModelBenchConfig& config_;
   const Clock& clock_;
-  std::vector<float> logits_;
+  ReadProbe read_;
+  PeakProbe peak_;
 };
 
-template <typename Once>
-ModelBenchRow measure(const ModelBenchConfig& config, int tokens, int batch, const Once& once) {
-  ModelBenchRow row;
-  row.batch = batch;
-  row.tokens = tokens;
-  once();  // touches pages and wakes the pool
-  std::vector<double> speeds;
-  for (int r = 0; r < config.repetitions; ++r)
-    speeds.push_back(static_cast<double>(tokens) * batch / once());
-  row.tokens_per_s = spread_of(std::move(speeds));
-  return row;
+std::vector<Test> tests_of(const ModelBenchConfig& config) {
+  std::vector<Test> tests;
+  for (const int depth : config.depth) {
+    for (const int prompt : config.prompt_tokens)
+      if (prompt > 0) tests.push_back({prompt, 0, 1, depth});
+    for (const int batch : config.batch)
+      for (const int generate : config.generate_tokens)
+        if (generate > 0) tests.push_back({0, generate, batch, depth});
+    for (const auto& [prompt, generate] : config.combined)
+      for (const int batch : config.batch) tests.push_back({prompt, generate, batch, depth});
+  }
+  return tests;
 }
 
-// Fills in what follows from the median. `steps_per_s` is how often all weights are read.
-void derive(
-    ModelBenchRow& row,
-    const ModelBenchReport& report,
-    const model::ModelInfo& info,
-    double steps_per_s,
-    double kv_bytes_per_s
-) {
-  const double read = report.limits.read_gb_s.median;
-  const double peak = report.peak_name == "int8 dot" ? report.limits.int8_dot_gop_s.median
-                                                     : report.limits.fp32_fma_gop_s.median;
-  row.gb_per_s =
-      (static_cast<double>(info.read_bytes_per_token) * steps_per_s + kv_bytes_per_s) * 1e-9;
-  row.gop_per_s = static_cast<double>(info.ops_per_token) * row.tokens_per_s.median * 1e-9;
-  row.share_of_read = read > 0 ? row.gb_per_s / read : 0;
-  row.share_of_peak = peak > 0 ? row.gop_per_s / peak : 0;
-}
-
-Result<std::int64_t> pages_needed(const ModelBenchConfig& config, const model::ModelInfo& info) {
-  const auto check = [&](int tokens, const char* flag) -> Result<> {
-    if (tokens <= info.context_length) return {};
-    return fail_field(
-        flag, "{} tokens exceed the model's context of {}", tokens, info.context_length
-    );
-  };
-  for (const int tokens : config.prompt_tokens) TRY(check(tokens, "-p"));
-  TRY(check(config.generate_tokens, "-n"));
-  const auto pages = [](int tokens) { return (tokens + kPageTokens - 1) / kPageTokens; };
+Result<std::int64_t> pages_needed(const std::vector<Test>& tests, const model::ModelInfo& info) {
   std::int64_t need = 1;
-  for (const int tokens : config.prompt_tokens) need = std::max<std::int64_t>(need, pages(tokens));
-  for (const int batch : config.batch)
-    need = std::max<std::int64_t>(need, std::int64_t{batch} * pages(config.generate_tokens));
+  for (const Test& test : tests) {
+    if (test.length() > info.context_length)
+      return fail_field(
+          test.depth > 0    ? "--depth"
+          : test.prompt > 0 ? "-p"
+                            : "-n",
+          "{}: {} tokens exceed the model's context of {}",
+          test.name(),
+          test.length(),
+          info.context_length
+      );
+    const std::int64_t pages = (test.length() + kPageTokens - 1) / kPageTokens;
+    need = std::max(need, pages * test.batch);
+  }
   return need;
+}
+
+// The faster of the two that bfloat16 weights can be multiplied with: which one it is differs
+// between makers of CPUs.
+PeakKind kind_for(WeightClass weights, const MachineLimits& limits) {
+  if (weights == WeightClass::kQuantized) return PeakKind::kInt8Dot;
+  const bool bf16 =
+      weights == WeightClass::kBf16 && limits.bf16_dot_gop_s.median > limits.fp32_fma_gop_s.median;
+  return bf16 ? PeakKind::kBf16Dot : PeakKind::kFp32Fma;
 }
 
 }  // namespace
@@ -144,37 +262,27 @@ Result<ModelBenchReport> bench_model(
     tensor::Backend& backend,
     const ModelBenchConfig& config,
     const Clock& clock,
-    const std::function<void(const ModelBenchRow&)>& on_row
+    const ModelBenchEvents& events
 ) {
-  const std::int64_t pages = TRY(pages_needed(config, model.info()));
-  const model::KvLayout layout = model.kv_layout();
-  KvMemory memory = TRY(KvMemory::make(layout, pages));
+  constexpr int kTries = 5;
+  const std::vector<Test> tests = tests_of(config);
+  const std::int64_t pages = TRY(pages_needed(tests, model.info()));
+  KvMemory memory = TRY(KvMemory::make(model.kv_layout(), pages));
   ModelBenchReport report;
-  report.peak_name = config.quantized ? "int8 dot" : "fp32 fma";
-  report.limits = measure_limits(backend.pool(), backend.isa(), clock, config.probe_bytes);
-  Bench bench(model, memory, config, clock);
-  // A step at position p reads p entries; over n steps that is (n - 1) / 2 a step on average.
-  const auto kv_per_step = [&](int tokens) {
-    return static_cast<double>(layout.bytes_per_token()) * (tokens - 1) / 2;
+  MachineLimits& limits = report.limits;
+  const auto peak = [&](PeakKind kind) {
+    return PeakProbe(backend.pool(), backend.isa(), kind, clock).measure(kTries);
   };
-  for (const int tokens : config.prompt_tokens) {
-    if (tokens == 0) continue;
-    ModelBenchRow row = measure(config, tokens, 1, [&] { return bench.prefill_once(tokens); });
-    row.name = fmt::format("prefill {}", tokens);
-    const int chunks = (tokens + config.chunk_tokens - 1) / config.chunk_tokens;
-    derive(row, report, model.info(), chunks * row.tokens_per_s.median / tokens, 0);
-    on_row(row);
-    report.rows.push_back(std::move(row));
-  }
-  for (const int batch : config.batch) {
-    if (config.generate_tokens == 0) continue;
-    const int tokens = config.generate_tokens;
-    ModelBenchRow row =
-        measure(config, tokens, batch, [&] { return bench.decode_once(tokens, batch); });
-    row.name = fmt::format("decode {} x {}", tokens, batch);
-    const double kv = kv_per_step(tokens) * row.tokens_per_s.median;
-    derive(row, report, model.info(), row.tokens_per_s.median / batch, kv);
-    on_row(row);
+  limits.int8_dot_gop_s = peak(PeakKind::kInt8Dot);
+  limits.bf16_dot_gop_s = peak(PeakKind::kBf16Dot);
+  limits.fp32_fma_gop_s = peak(PeakKind::kFp32Fma);
+  report.peak_kind = kind_for(config.weights, limits);
+  Bench bench(model, backend, memory, config, clock, report.peak_kind);
+  limits.read_gb_s = bench.read_probe().measure(kTries);
+  limits.huge_pages = bench.read_probe().huge_pages();
+  for (const Test& test : tests) {
+    ModelBenchRow row = bench.measure(test, events);
+    events.on_row(row);
     report.rows.push_back(std::move(row));
   }
   return report;

@@ -60,7 +60,13 @@ class ModelBench : public testing::Test {
     config.probe_bytes = 1 << 20;
     tensor::ComputePool pool(1);
     const auto backend = tensor::make_reference_backend(pool);
-    return bench_model(model, *backend, config, clock, [this](const ModelBenchRow&) { ++rows; });
+    return bench_model(
+        model,
+        *backend,
+        config,
+        clock,
+        {[](const std::string&, int, int) {}, [this](const ModelBenchRow&) { ++rows; }}
+    );
   }
   ModelClock clock;
   CountingModel model{600, &clock.ns};
@@ -70,20 +76,44 @@ class ModelBench : public testing::Test {
 TEST_F(ModelBench, RunsEveryTokenOfEveryRepetition) {
   const auto report = run(
       {.prompt_tokens = {33, 512},
-       .generate_tokens = 20,
-       .repetitions = 2,
+       .generate_tokens = {20},
        .batch = {1, 3},
+       .repetitions = 2,
        .chunk_tokens = 100}
   );
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_EQ(rows, 4);
-  EXPECT_EQ(model.tokens, 3 * (33 + 512 + 20 + 3 * 20));  // one warm-up and two repetitions
-  EXPECT_EQ(model.steps, 3 * (1 + 6 + 20 + 20));
+  // A warm-up of at most one chunk or four steps, then two repetitions.
+  EXPECT_EQ(model.tokens, 33 + 100 + 4 + 3 * 4 + 2 * (33 + 512 + 20 + 3 * 20));
+  EXPECT_EQ(model.steps, 1 + 1 + 4 + 4 + 2 * (1 + 6 + 20 + 20));
   for (const ModelBenchRow& row : report->rows) EXPECT_NEAR(row.tokens_per_s.median, 1e6, 1.0);
   // One million tokens a second in steps of three: 333,333 reads of all weights and their KV.
   const ModelBenchRow& batch3 = report->rows[3];
+  EXPECT_EQ(batch3.name, "decode 20 x 3");
   EXPECT_NEAR(batch3.gb_per_s, 1000.0 / 3 * 1e-3 + 64 * 9.5 * 1e-3, 1e-6);
   EXPECT_NEAR(batch3.gop_per_s, 2.0, 1e-6);
+}
+
+TEST_F(ModelBench, DepthIsInTheContextButNotInTheTime) {
+  const auto report = run(
+      {.prompt_tokens = {0},
+       .generate_tokens = {10},
+       .combined = {{50, 10}},
+       .depth = {200},
+       .repetitions = 1,
+       .chunk_tokens = 100}
+  );
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  ASSERT_EQ(report->rows.size(), 2u);
+  EXPECT_EQ(report->rows[0].name, "decode 10 x 1 @ 200");
+  EXPECT_NEAR(report->rows[0].tokens_per_s.median, 1e6, 1.0);
+  // 10 steps read 200 .. 209 entries of 64 bytes each, and the weights.
+  EXPECT_NEAR(report->rows[0].gb_per_s, (1000 + 64 * 204.5) * 1e-3, 1e-6);
+  EXPECT_EQ(report->rows[1].name, "prefill 50 + decode 10 x 1 @ 200");
+  EXPECT_NEAR(report->rows[1].tokens_per_s.median, 1e6, 1.0);
+  // 11 steps in 60 tokens; the prompt's chunk reads 200 entries, the steps 250 .. 259.
+  EXPECT_NEAR(report->rows[1].gb_per_s, (11 * 1000 + 64 * (200 + 10 * 254.5)) / 60 * 1e-3, 1e-6);
+  EXPECT_EQ(model.tokens, 200 + 4 + 10 + 200 + 50 + 4 + 60);
 }
 
 TEST_F(ModelBench, RefusesWhatTheContextCannotHold) {
@@ -91,6 +121,9 @@ TEST_F(ModelBench, RefusesWhatTheContextCannotHold) {
   ASSERT_FALSE(report.has_value());
   EXPECT_EQ(report.error().code, Code::kInvalidArgument);
   EXPECT_EQ(report.error().field, "-p");
+  const auto deep = run({.prompt_tokens = {100}, .depth = {512}});
+  ASSERT_FALSE(deep.has_value());
+  EXPECT_EQ(deep.error().field, "--depth");
   EXPECT_EQ(model.steps, 0);
 }
 
@@ -121,6 +154,11 @@ TEST(Limits, ReadsMemoryAndCountsOperations) {
     EXPECT_GT(measure_int8_dot(pool, tensor::Isa::kAvx2, 1, system_clock()).median, 0.1);
   }
   EXPECT_EQ(measure_int8_dot(pool, tensor::Isa::kScalar, 1, system_clock()).max, 0);
+  const bool bf16 = has_peak(PeakKind::kBf16Dot, tensor::best_isa());
+  PeakProbe probe(pool, tensor::best_isa(), PeakKind::kBf16Dot, system_clock());
+  EXPECT_EQ(probe.measure(2).median > 0.1, bf16);
+  ReadProbe none(pool, 0, system_clock());
+  EXPECT_EQ(none.measure(3).max, 0);
 }
 
 TEST(Spread, IsOfAnyOrder) {

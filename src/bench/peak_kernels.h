@@ -20,5 +20,8 @@ namespace avx512 {
 float fp32_fma(std::int64_t rounds);  // 10 chains of 16 lanes
 float int8_dot(std::int64_t rounds);  // 10 chains of 64 products (VNNI)
 }  // namespace avx512
+namespace avx512bf16 {
+float bf16_dot(std::int64_t rounds);  // 10 chains of 32 products (VDPBF16PS)
+}  // namespace avx512bf16
 
 }  // namespace artery::bench

@@ -7,6 +7,8 @@ std::vector<Verb> all_verbs() {
       serve_verb(),
       run_verb(),
       bench_model_verb(),
+      bench_serve_verb(),
+      bench_tokenizer_verb(),
       doctor_verb(),
       inspect_verb(),
       tokenize_verb(),

@@ -9,6 +9,8 @@ namespace artery::cli {
 Verb serve_verb();
 Verb run_verb();
 Verb bench_model_verb();
+Verb bench_serve_verb();
+Verb bench_tokenizer_verb();
 Verb doctor_verb();
 Verb inspect_verb();
 Verb tokenize_verb();

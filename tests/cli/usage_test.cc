@@ -17,6 +17,8 @@ const std::vector<std::vector<std::string>>& verbs() {
       {"serve"},
       {"run"},
       {"bench", "model"},
+      {"bench", "serve"},
+      {"bench", "tokenizer"},
       {"doctor"},
       {"inspect"},
       {"tokenize"},
