@@ -6,12 +6,23 @@
 
 #include <fmt/format.h>
 
+#include <ctime>
+
 #include "engine/engine_load.h"
+#include "engine/sampler.h"
+#include "testing/seq_random.h"
 
 namespace artery::engine {
 namespace {
 
+using testing::SeqRandom;
+
 constexpr const char* kSmall = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+// "Once upon a time ...", so that answers are text and their distributions those of text.
+std::vector<TokenId> story() {
+  return {6403, 1980, 253, 655, 28, 665, 436, 253, 1838, 8180, 3365, 14176, 30, 2306, 5732, 288};
+}
 
 struct Sampling {
   const char* name;
@@ -30,7 +41,7 @@ Request request_of(
     const Sampling& sampling
 ) {
   Request request;
-  request.prompt = load_prompt(seed, prompt, real.vocab);
+  request.prompt = prompt > 0 ? load_prompt(seed, prompt, real.vocab) : story();
   request.max_tokens = out;
   request.sampling.temperature = sampling.temperature;
   request.sampling.top_p = sampling.top_p;
@@ -51,7 +62,7 @@ Figures run_streams(RealEngine& real, int streams, std::int64_t out, const Sampl
   for (int i = 0; i < streams; ++i) {
     events.push_back(std::make_shared<EventStream>());
     const auto id = real.engine->submit(
-        request_of(real, static_cast<std::uint64_t>(i + 1), 16, out, sampling), events.back()
+        request_of(real, static_cast<std::uint64_t>(i + 1), 0, out, sampling), events.back()
     );
     EXPECT_TRUE(id);
   }
@@ -73,6 +84,40 @@ Figures run_streams(RealEngine& real, int streams, std::int64_t out, const Sampl
   }
   f.wall = f.forward + f.gap;
   return f;
+}
+
+double thread_cpu_s() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Processor time of one row, on one thread, for text-like and for flat distributions.
+TEST(SamplerSpeed, OneRow) {
+  constexpr std::size_t kVocab = 49152;
+  for (const double spread : {2.5, 1.0}) {
+    SeqRandom random(3);
+    std::vector<float> logits(kVocab);
+    for (float& logit : logits) {
+      double sum = -6;  // of 12 uniforms: nearly a normal
+      for (int i = 0; i < 12; ++i) sum += static_cast<double>(random.next() >> 11) * 0x1p-53;
+      logit = static_cast<float>(spread * sum);
+    }
+    if (spread > 2) logits[777] = 18;
+    for (const Sampling& sampling : {kGreedy, kNucleus, kPlain}) {
+      SamplingParams params;
+      params.temperature = sampling.temperature;
+      params.top_p = sampling.top_p;
+      Sampler sampler;
+      double best = 1;
+      for (int i = 0; i < 30; ++i) {
+        const double begin = thread_cpu_s();
+        ASSERT_TRUE(sampler.sample(logits, {params, 0, i, 0, nullptr, nullptr}));
+        best = std::min(best, thread_cpu_s() - begin);
+      }
+      fmt::print("spread {}, {:11}: {:.1f} us\n", spread, sampling.name, 1e6 * best);
+    }
+  }
 }
 
 TEST(EngineLoad, ShareBetweenForwards) {

@@ -79,9 +79,11 @@ class GumbelRace {
       winner_ = token;
     }
   }
-  // All tokens of the row, which `maxima` describes. Noise is drawn for 64 at a time, and only
-  // those whose noise could make the best logit among them win are looked at.
-  void enter_row(std::span<const float> logits, std::span<const float> maxima) {
+  // All tokens of the row, which `maxima` describes, down to `cut`. Noise is drawn for 64 at a
+  // time, and only those whose noise could make the best logit among them win are looked at.
+  void enter_row(
+      std::span<const float> logits, std::span<const float> maxima, const Sampler::Candidate& cut
+  ) {
     const scan::NoiseKey key{
         context_.params.seed,
         static_cast<std::uint32_t>(context_.position),
@@ -89,12 +91,17 @@ class GumbelRace {
     };
     for (std::size_t block = 0; block < maxima.size(); ++block) {
       const double t = best_ - static_cast<double>(usable(maxima[block])) / temperature_;
-      if (!(maxima[block] > kNever) || NoiseFloor::hopeless(t)) continue;
+      if (!(maxima[block] > kNever) || maxima[block] < cut.logit || NoiseFloor::hopeless(t))
+        continue;
       const std::size_t first = block * scan::kBlock;
       std::uint64_t able = scan_.noise_above(key, static_cast<TokenId>(first), floor_.floor_of(t));
       for (; able != 0; able &= able - 1) {
         const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(able));
-        if (at < logits.size()) enter(static_cast<TokenId>(at), logits[at]);
+        if (at >= logits.size()) break;
+        const auto token = static_cast<TokenId>(at);
+        if (logits[at] > cut.logit || (logits[at] == cut.logit && token <= cut.token)) {
+          enter(token, logits[at]);
+        }
       }
     }
   }
@@ -230,7 +237,11 @@ TokenId Sampler::draw(std::span<const float> logits, const SampleContext& contex
   GumbelRace race(context, best_, logits[static_cast<std::size_t>(best_)]);
   const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
   if (!top_k && params.top_p >= 1 && params.min_p <= 0) {
-    race.enter_row(logits, maxima_);
+    race.enter_row(logits, maxima_, {kNever, -1});
+    return race.winner();
+  }
+  if (!top_k && params.min_p <= 0 && !few_make_top_p(logits, context)) {
+    race.enter_row(logits, maxima_, top_p_cut(logits, context));
     return race.winner();
   }
   filter(logits, context);
@@ -244,10 +255,20 @@ void Sampler::filter(std::span<const float> logits, const SampleContext& context
   const float max = usable(logits[static_cast<std::size_t>(best_)]);
   const float scale = scale_of(params.temperature);
   const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
-  if (top_k) select_top(logits, static_cast<std::size_t>(params.top_k));
-  if (params.top_p < 1) {
-    filter_top_p(logits, max, context);
-  } else if (!top_k) {
+  if (top_k) {
+    select_top(logits, static_cast<std::size_t>(params.top_k));
+    if (params.top_p < 1) {
+      double whole = 0;
+      for (const Candidate& c : candidates_) whole += scan::weight(c.logit, max, scale);
+      keep_mass(params.top_p * whole, max, scale);
+    }
+  } else if (params.top_p < 1) {
+    if (!few_make_top_p(logits, context)) {
+      const Candidate cut = top_p_cut(logits, context);
+      collect_from(logits, cut.logit);
+      std::erase_if(candidates_, [&](const Candidate& c) { return better(cut, c); });
+    }
+  } else {
     // What min-p leaves lies above this; a little lower, so that rounding loses none.
     const double least = max + params.temperature * (tensor::log_d(params.min_p) - 1e-3);
     collect_from(logits, static_cast<float>(least));
@@ -259,32 +280,58 @@ void Sampler::filter(std::span<const float> logits, const SampleContext& context
   }
 }
 
-// The smallest set, best first, whose mass reaches top_p of the whole. The whole is what top-k left
-// or the vocabulary; of the latter only as much is sorted as the set needs.
-void Sampler::filter_top_p(std::span<const float> logits, float max, const SampleContext& context) {
-  const SamplingParams& params = context.params;
-  const float scale = scale_of(params.temperature);
-  const bool top_k = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
-  double whole = 0;
-  if (top_k) {
-    for (const Candidate& c : candidates_) whole += scan::weight(c.logit, max, scale);
-  } else {
-    const auto n = static_cast<std::int64_t>(logits.size());
-    whole = scan_.sum_weights(logits.data(), n, max, scale);
+// Cuts candidates_, best first, behind the one with which their mass reaches `wanted`. False: it
+// does not.
+bool Sampler::keep_mass(double wanted, float max, float scale) {
+  double mass = 0;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    mass += scan::weight(candidates_[i].logit, max, scale);
+    if (mass < wanted) continue;
+    candidates_.resize(i + 1);
+    return true;
   }
-  const double wanted = params.top_p * whole;
-  for (std::size_t count = 64;; count *= 8) {
-    if (!top_k) select_top(logits, count);
-    double mass = 0;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      mass += scan::weight(candidates_[i].logit, max, scale);
-      if (mass >= wanted) {
-        candidates_.resize(i + 1);
-        return;
-      }
-    }
-    if (top_k || count >= logits.size()) return;
-  }
+  return false;
+}
+
+// Top-p keeps the smallest set, best first, whose mass reaches top_p of the whole vocabulary's.
+// Where a few tokens do, as in most text, they are left in candidates_.
+bool Sampler::few_make_top_p(std::span<const float> logits, const SampleContext& context) {
+  constexpr std::size_t kFew = 128;
+  const float max = usable(logits[static_cast<std::size_t>(best_)]);
+  const float scale = scale_of(context.params.temperature);
+  const auto n = static_cast<std::int64_t>(logits.size());
+  whole_ = scan_.sum_weights(logits.data(), n, max, scale);
+  select_top(logits, kFew);
+  return keep_mass(context.params.top_p * whole_, max, scale);
+}
+
+// The last token of that set where it is larger, after few_make_top_p. No sorting: the mass is
+// counted in buckets of the logit, and only the bucket where it reaches top_p is put in order.
+Sampler::Candidate Sampler::top_p_cut(std::span<const float> logits, const SampleContext& context) {
+  constexpr std::size_t kBuckets = 1024;
+  const double top_p = context.params.top_p;
+  const float max = usable(logits[static_cast<std::size_t>(best_)]);
+  const float scale = scale_of(context.params.temperature);
+  // All tokens below this together weigh less than what top-p leaves out.
+  const double share = (1 - top_p) * whole_ / static_cast<double>(logits.size());
+  const double range = context.params.temperature * (1e-3 - tensor::log_d(share));
+  collect_from(logits, static_cast<float>(max - range));
+  const auto per_logit = static_cast<float>(static_cast<double>(kBuckets - 1) / range);
+  const auto bucket_of = [&](const Candidate& c) {
+    const float place = (max - usable(c.logit)) * per_logit;
+    return std::min(kBuckets - 1, static_cast<std::size_t>(std::max(place, 0.0f)));
+  };
+  buckets_.assign(kBuckets, 0.0);
+  for (const Candidate& c : candidates_)
+    buckets_[bucket_of(c)] += scan::weight(c.logit, max, scale);
+  double wanted = top_p * whole_;
+  std::size_t last = 0;
+  while (last + 1 < kBuckets && buckets_[last] < wanted) wanted -= buckets_[last++];
+  std::erase_if(candidates_, [&](const Candidate& c) { return bucket_of(c) != last; });
+  std::sort(candidates_.begin(), candidates_.end(), better);
+  keep_mass(wanted, max, scale);
+  // Nothing in the bucket: rounding at the very end of the mass, everything is kept.
+  return candidates_.empty() ? Candidate{kNever, -1} : candidates_.back();
 }
 
 // All at `least` or above into candidates_, ascending by id. maxima_ tells which blocks have any.

@@ -57,11 +57,12 @@ class Sampler {
   // best. -inf where the model gives no chance.
   PositionLogprobs logprobs(std::span<const float> logits, TokenId chosen, int top);
 
- private:
   struct Candidate {
     float logit;
     TokenId token;
   };
+
+ private:
   static bool better(const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   }
@@ -73,17 +74,21 @@ class Sampler {
   void look_at(std::span<const float> logits);
   TokenId draw(std::span<const float> logits, const SampleContext& context);
   void filter(std::span<const float> logits, const SampleContext& context);
-  void filter_top_p(std::span<const float> logits, float max, const SampleContext& context);
+  bool keep_mass(double wanted, float max, float scale);
+  bool few_make_top_p(std::span<const float> logits, const SampleContext& context);
+  Candidate top_p_cut(std::span<const float> logits, const SampleContext& context);
   void collect_from(std::span<const float> logits, float least);
   void select_top(std::span<const float> logits, std::size_t count);
   PositionLogprobs describe(std::span<const float> logits, TokenId chosen, int top);
   std::int64_t rank_of(std::span<const float> logits, TokenId chosen) const;
 
   const scan::Kernels& scan_ = scan::kernels();
-  std::vector<float> adjusted_;        // [vocab]
-  std::vector<float> maxima_;          // [ceil(vocab / scan::kBlock)]
-  std::vector<float> order_;           // the same, while it is partly sorted
-  TokenId best_ = -1;                  // the largest logit's, the lowest on a tie; -1: none
+  std::vector<float> adjusted_;  // [vocab]
+  std::vector<float> maxima_;    // [ceil(vocab / scan::kBlock)]
+  std::vector<float> order_;     // the same, while it is partly sorted
+  TokenId best_ = -1;            // the largest logit's, the lowest on a tie; -1: none
+  double whole_ = 0;             // sum of the row's weights
+  std::vector<double> buckets_;
   std::vector<Candidate> candidates_;  // best first
 };
 
