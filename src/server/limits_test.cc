@@ -94,6 +94,19 @@ TEST_F(LimitsTest, RefusalsCarryARequestId) {
   }
 }
 
+TEST_F(LimitsTest, HeadersHaveALimitInNumber) {
+  start();
+  const auto ask_with = [&](int count) {
+    std::string lines = "Host: a\r\n";
+    for (int i = 1; i < count; ++i) lines += "a:\r\n";
+    TestClient client(server->port());
+    client.send("GET /live HTTP/1.1\r\n" + lines + "\r\n");
+    return client.read_response().status;
+  };
+  EXPECT_EQ(ask_with(256), 200);
+  EXPECT_EQ(ask_with(257), 431);
+}
+
 TEST_F(LimitsTest, BodiesHaveALimitTogether) {
   config.body_bytes_max = 32u << 20;  // 128 MiB in all
   start();

@@ -18,7 +18,8 @@ http::ListenerConfig listener_config(const Config& config) {
   out.host = config.host;
   out.port = config.port;
   out.threads = config.http_threads;
-  out.limits = {config.header_bytes_max, config.body_bytes_max};
+  out.limits.header_bytes_max = config.header_bytes_max;
+  out.limits.body_bytes_max = config.body_bytes_max;
   out.connections_max = config.connections_max;
   out.header_timeout_s = config.header_timeout_s;
   out.body_timeout_s = config.body_timeout_s;

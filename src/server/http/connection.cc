@@ -27,7 +27,7 @@ constexpr std::size_t kReadBytes = 4u << 10;
 constexpr std::size_t kReadAheadMax = 64u << 10;
 // What the kernel may hold for a client that does not read. Left alone it grows to megabytes for
 // each, and they count as this process's memory in a container.
-constexpr int kSendBufferBytes = 64 << 10;
+constexpr int kSendBufferBytes = 128 << 10;
 constexpr std::size_t kLingerBytesMax = 64u << 20;
 constexpr double kLingerSeconds = 2;
 constexpr double kWorkTickSeconds = 0.2;

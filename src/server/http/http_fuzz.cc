@@ -15,7 +15,7 @@ namespace {
 using artery::server::http::Request;
 using artery::server::http::RequestParser;
 
-constexpr artery::server::http::ParserLimits kLimits{4096, 8192};
+constexpr artery::server::http::ParserLimits kLimits{4096, 16, 8192};
 
 void require(bool condition) {
   if (!condition) std::abort();

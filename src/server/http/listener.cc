@@ -65,6 +65,7 @@ class AsioListener final : public Listener {
 
   Result<> listen() {
     const ListenerConfig& config = context_->config;
+    TRY(reload_tls());  // before anyone can connect
     const tcp::endpoint endpoint = TRY(resolve(config.host, config.port)).front();
     error_code error;
     acceptor_.open(endpoint.protocol(), error);
@@ -90,7 +91,6 @@ class AsioListener final : public Listener {
       );
     }
     port_ = acceptor_.local_endpoint(error).port();
-    TRY(reload_tls());
     accept();
     for (int i = 0; i < config.threads; ++i) threads_.emplace_back([this] { run(); });
     return {};

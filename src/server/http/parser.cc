@@ -45,7 +45,7 @@ class Sink : public beast::http::basic_parser<true> {
  public:
   Request request;
   bool expects_continue = false;
-  std::size_t header_bytes_left = 0;
+  std::size_t header_bytes_left = 0, headers_max = 0;
 
  private:
   using ErrorCode = beast::error_code;
@@ -64,6 +64,10 @@ class Sink : public beast::http::basic_parser<true> {
     count_header(name.size() + value.size() + 4, error);
     // Trailers of a chunked body must not pass for headers.
     if (header_whole_) return;
+    if (request.headers.size() >= headers_max) {
+      error = beast::http::error::header_limit;
+      return;
+    }
     if (field == Field::expect && lower(value) == "100-continue") expects_continue = true;
     // RFC 9112 section 6.1: a body in a coding that is not understood has no known end, and to read
     // it by Content-Length instead is how requests are smuggled past a proxy.
@@ -113,6 +117,7 @@ struct RequestParser::Impl {
     sink.header_limit(static_cast<std::uint32_t>(std::min(limits.header_bytes_max, kMost)));
     sink.body_limit(static_cast<std::uint64_t>(limits.body_bytes_max));
     sink.header_bytes_left = limits.header_bytes_max;
+    sink.headers_max = limits.headers_max;
     sink.eager(true);
   }
 
@@ -167,7 +172,9 @@ RequestParser::State RequestParser::feed(std::string_view bytes, std::size_t* co
       return impl_->failed(
           431,
           "request line and headers are larger than the limit of " +
-              std::to_string(limits_.header_bytes_max) + " bytes (--max-header-bytes)"
+              std::to_string(limits_.header_bytes_max) +
+              " bytes (--max-header-bytes), or more than " + std::to_string(limits_.headers_max) +
+              " of them"
       );
     }
     if (error) return impl_->failed(400, "malformed HTTP request: " + error.message());

@@ -13,6 +13,7 @@ namespace artery::server::http {
 
 struct ParserLimits {
   std::size_t header_bytes_max = 64u << 10;  // request line and headers together
+  std::size_t headers_max = 256;             // each takes far more memory than its fewest bytes
   std::size_t body_bytes_max = 32u << 20;
 };
 
