@@ -75,6 +75,13 @@ struct RopeTable {
   std::vector<double> sin;
 };
 
+// One of several matrices that multiply the same rows: out = x weight^T + bias.
+struct Product {
+  const WeightMatrix* weight;
+  std::span<const float> bias;  // empty or [weight->rows()]
+  Rows out;                     // must not overlap the rows read or another product's out
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -104,6 +111,32 @@ class Backend {
   // out[r, n] = sum_k x[r, k] w[n, k] (+ bias[n]). bias empty or [w.rows()]. out must not overlap
   // x.
   virtual void matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) = 0;
+
+  // Chains of the verbs here in one, which saves passes over memory and meetings of the threads;
+  // the bits are those of the chain.
+  virtual void matmuls(Rows x, std::span<const Product> products) {
+    for (const Product& p : products) matmul(x, *p.weight, p.bias, p.out);
+  }
+  // x += addend (unless its data is null); normed = rms_norm(x); the products of normed. addend
+  // may be normed.
+  virtual void norm_matmuls(
+      Rows x,
+      Rows addend,
+      std::span<const float> weight,
+      float eps,
+      Rows normed,
+      std::span<const Product> products
+  ) {
+    if (addend.data != nullptr) add(x, addend);
+    rms_norm(x, weight, eps, normed);
+    matmuls(normed, products);
+  }
+  // gate = silu(gate) * up; the products of gate.
+  virtual void swiglu_matmuls(Rows gate, Rows up, std::span<const Product> products) {
+    swiglu(gate, up, gate);
+    matmuls(gate, products);
+  }
+
   // Rotates each head of x [rows, heads * head_dim] in place.
   virtual void rope(
       Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table

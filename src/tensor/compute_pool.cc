@@ -50,6 +50,14 @@ void relax() { std::this_thread::yield(); }
 constexpr auto kSpin = std::chrono::microseconds(80);
 constexpr int kLooksPerClockRead = 32;
 
+// Waiting for a worker in its last chunk: a chunk's end is nearer than kSpinLooks (some 50 us), so
+// beyond it the worker lost its processor. First the caller offers its own to whoever waits for it,
+// then it sleeps: a processor that falls idle fetches a waiting thread from the other's queue at
+// once, while a yielding one keeps it waiting for the rest of a stranger's time slice.
+constexpr int kSpinLooks = 2000;
+constexpr int kYields = 8;
+constexpr auto kNap = std::chrono::microseconds(50);
+
 }  // namespace
 
 // `gate` is the whole protocol: bits 63..32 count the loops, bit 31 says the current one is open,
@@ -65,6 +73,7 @@ struct ComputePool::State {
   alignas(64) std::atomic<std::int64_t> next{0};
   alignas(64) std::int64_t count = 0;
   std::int64_t grain = 1;
+  std::int64_t unit = 1;
   const std::function<void(std::int64_t, std::int64_t, int)>* body = nullptr;
 
   std::atomic<int> sleeping{0};
@@ -73,11 +82,22 @@ struct ComputePool::State {
   CondVar wake;
   std::vector<std::thread> workers;
 
+  // Guided self-scheduling (Polychronopoulos and Kuck 1987): a share of what is left, so that the
+  // last chunks are small and the threads end together.
+  std::int64_t chunk_of(std::int64_t left) const {
+    const auto shares = 2 * static_cast<std::int64_t>(workers.size() + 1);
+    const std::int64_t share = (left / shares + unit - 1) / unit * unit;
+    return std::clamp(share, unit, grain);
+  }
+
   void run_chunks(int thread) {
+    std::int64_t begin = next.load(std::memory_order_relaxed);
     for (;;) {
-      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= count) return;
-      (*body)(begin, std::min(begin + grain, count), thread);
+      const std::int64_t end = std::min(begin + chunk_of(count - begin), count);
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      (*body)(begin, end, thread);
+      begin = next.load(std::memory_order_relaxed);
     }
   }
 
@@ -128,11 +148,12 @@ struct ComputePool::State {
   void wait_until_empty() {
     int looks = 0;
     while ((gate.load(std::memory_order_acquire) & kInside) != 0) {
-      // A worker put off its processor in mid-chunk needs the core that this thread would burn.
-      if (++looks < 2000) {
+      if (++looks < kSpinLooks) {
         relax();
-      } else {
+      } else if (looks < kSpinLooks + kYields) {
         std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kNap);
       }
     }
   }
@@ -159,10 +180,12 @@ int ComputePool::threads() const { return static_cast<int>(state_->workers.size(
 void ComputePool::parallel_for(
     std::int64_t count,
     std::int64_t grain,
-    const std::function<void(std::int64_t, std::int64_t, int)>& body
+    const std::function<void(std::int64_t, std::int64_t, int)>& body,
+    std::int64_t unit
 ) {
   if (count <= 0) return;
-  CHECK(grain >= 1, "grain {}", grain);
+  if (unit == 0) unit = grain;
+  CHECK(unit >= 1 && grain % unit == 0, "grain {} of units of {}", grain, unit);
   const DefaultFloatMode mode;
   State& s = *state_;
   if (s.workers.empty() || count <= grain) {
@@ -173,6 +196,7 @@ void ComputePool::parallel_for(
   }
   s.count = count;
   s.grain = grain;
+  s.unit = unit;
   s.body = &body;
   s.next.store(0, std::memory_order_relaxed);
   const std::uint64_t epoch = (s.gate.load(std::memory_order_relaxed) >> 32) + 1;

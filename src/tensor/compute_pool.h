@@ -23,11 +23,13 @@ class ComputePool {
   int threads() const;
 
   // Calls body(begin, end, thread) over disjoint ranges that cover [0, count), each at most `grain`
-  // long; `thread` is in [0, threads()). Returns when all are done. No nesting.
+  // long and shorter towards the end, but always whole `unit`s, of which `grain` is a multiple
+  // (0: grain); `thread` is in [0, threads()). Returns when all are done. No nesting.
   void parallel_for(
       std::int64_t count,
       std::int64_t grain,
-      const std::function<void(std::int64_t, std::int64_t, int)>& body
+      const std::function<void(std::int64_t, std::int64_t, int)>& body,
+      std::int64_t unit = 0
   );
 
  private:

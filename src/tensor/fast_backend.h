@@ -111,6 +111,16 @@ class FastBackend final : public Backend {
   }
 
   void matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) override;
+  void matmuls(Rows x, std::span<const Product> products) override;
+  void norm_matmuls(
+      Rows x,
+      Rows addend,
+      std::span<const float> weight,
+      float eps,
+      Rows normed,
+      std::span<const Product> products
+  ) override;
+  void swiglu_matmuls(Rows gate, Rows up, std::span<const Product> products) override;
   void rope(Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table)
       override;
   void kv_write(Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch) override;
@@ -151,9 +161,14 @@ class FastBackend final : public Backend {
   }
 
   MatmulPlan plan_of(DType type) const;
-  std::int64_t tiles_per_chunk(const WeightMatrix& w, std::int64_t x_rows) const;
-  const ops::ActBlock* quantize(const Rows& x, std::int32_t offset);
-  const float* pack_bf16(const Rows& x);
+  // Of `bytes` in `tiles` tiles, multiplied with x_rows rows.
+  std::int64_t tiles_per_chunk(std::int64_t tiles, std::int64_t bytes, std::int64_t x_rows) const;
+  MatmulArgs matmul_args(const Rows& x, const Product& product) const;
+  void plan_jobs(const Rows& x, std::span<const Product> products);
+  void round_rows(const Rows& x, std::int64_t begin, std::int64_t end);
+  template <typename Make>
+  void multiply(const Rows& x, std::span<const Product> products, const Make& make);
+  void run_jobs(std::int64_t x_rows);
   void matmul_row_pair(
       const WeightMatrix& w, const MatmulArgs& args, std::int64_t pair, RowPanel& own
   );
@@ -167,6 +182,16 @@ class FastBackend final : public Backend {
   ops::Arena arena_;
   ops::Scratch<ops::ActBlock> act_;
   ops::Scratch<float> groups_x_;
+  // Of the products under way.
+  struct Job {
+    MatmulPlan plan;
+    const WeightMatrix* weight;
+    MatmulArgs args;
+    std::int64_t first_tile = 0;  // in the loop over the tiles of all jobs
+  };
+  std::vector<Job> jobs_;
+  std::vector<std::int32_t> offsets_;  // distinct ones; act_ holds the rows once for each
+  float* group_x_ = nullptr;           // of groups_x_, when a job reads it
   ops::Scratch<float> per_thread_;
   ops::Scratch<RowPanel> row_panels_;
   struct RowGroup {

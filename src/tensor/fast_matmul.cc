@@ -74,39 +74,16 @@ MatmulPlan FastBackend::plan_of(DType type) const {
   }
 }
 
-// Pairs of tiles, which share loaded activations. About kChunkBytes, so that each thread reads one
-// long stream; smaller where there would be too few chunks for the threads to finish together;
-// everything at once where waking them costs more.
-std::int64_t FastBackend::tiles_per_chunk(const WeightMatrix& w, std::int64_t x_rows) const {
-  const auto tile_bytes = static_cast<std::int64_t>(w.tile_bytes());
-  if (w.tiles() * tile_bytes * x_rows < (32 << 10)) return w.tiles();
+// Of `bytes` in `tiles`. Pairs of tiles, which share loaded activations. About kChunkBytes, so that
+// each thread reads one long stream; smaller where there would be too few chunks for the threads to
+// finish together; everything at once where waking them costs more.
+std::int64_t FastBackend::tiles_per_chunk(
+    std::int64_t tiles, std::int64_t bytes, std::int64_t x_rows
+) const {
+  if (bytes * x_rows < (32 << 10)) return tiles;
   const std::int64_t chunks = pool_.threads() * (x_rows <= 4 ? 2 : 8);
-  const std::int64_t tiles = std::min(kChunkBytes / tile_bytes, w.tiles() / chunks);
-  return std::max<std::int64_t>(1, x_rows == 1 ? tiles : (tiles + 1) / 2 * 2);
-}
-
-const ops::ActBlock* FastBackend::quantize(const Rows& x, std::int32_t offset) {
-  const std::int64_t blocks = x.cols / ops::kQuantBlock;
-  ops::ActBlock* act = act_.get(static_cast<std::size_t>(x.rows * blocks));
-  for_rows(x, [&](std::int64_t r) { k_.quantize(row_of(x, r), blocks, offset, act + r * blocks); });
-  return act;
-}
-
-const float* FastBackend::pack_bf16(const Rows& x) {
-  const ops::Bf16Kernels& bf16 = k_.bf16;
-  float* out = groups_x_.get(static_cast<std::size_t>(bf16.group_floats(x.cols, x.rows)));
-  const std::int64_t most = bf16.group_rows;
-  const auto body = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t g = begin; g < end; ++g) {
-      const std::int64_t first = g * most;
-      const int count = static_cast<int>(std::min(most, x.rows - first));
-      bf16.pack(row_of(x, first), x.cols, x.cols, count, out + bf16.group_floats(x.cols, first));
-    }
-  };
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kSerialValues / std::max<std::int64_t>(1, most * x.cols));
-  pool_.parallel_for((x.rows + most - 1) / most, grain, std::ref(body));
-  return out;
+  const std::int64_t chunk = std::min(kChunkBytes * tiles / bytes, tiles / chunks);
+  return std::max<std::int64_t>(1, x_rows == 1 ? chunk : (chunk + 1) / 2 * 2);
 }
 
 // Two tiles' rows, a stretch at a time: integers by plain code, a panel, its product with all rows.
@@ -152,33 +129,6 @@ void FastBackend::matmul_by_rows(const WeightMatrix& w, const MatmulArgs& args) 
   const std::int64_t pairs = (w.tiles() + ops::kPanelTiles - 1) / ops::kPanelTiles;
   const std::int64_t grain = std::max<std::int64_t>(1, pairs / (8 * pool_.threads()));
   pool_.parallel_for(pairs, grain, std::ref(body));
-}
-
-void FastBackend::matmul(Rows x, const WeightMatrix& w, std::span<const float> bias, Rows out) {
-  ops::check_matmul(x, w, bias, out);
-  if (x.rows == 0 || w.rows() == 0) return;
-  const MatmulPlan plan = plan_of(w.type());
-  MatmulArgs args = {};
-  args.tile_bytes = w.tile_bytes();
-  args.n_end = w.rows();
-  args.cols = w.cols();
-  args.x = floats(x);
-  args.x_rows = x.rows;
-  args.bias = bias.empty() ? nullptr : bias.data();
-  args.out = floats(out);
-  args.out_stride = out.cols;
-  if (w.type() == DType::kBF16) args.group_x = pack_bf16(x);
-  if (plan.int8) args.act = quantize(x, plan.offset);
-  if (plan.kernel == nullptr) return matmul_by_rows(w, args);
-  const std::int64_t grain = tiles_per_chunk(w, x.rows);
-  const auto body = [&](std::int64_t begin, std::int64_t end, int) {
-    MatmulArgs part = args;
-    part.tiles = w.tile(begin);
-    part.tile_count = end - begin;
-    part.n_begin = begin * kLanes;
-    plan.kernel(part);
-  };
-  pool_.parallel_for(w.tiles(), grain, std::ref(body));
 }
 
 }  // namespace artery::tensor

@@ -152,7 +152,7 @@ class Decoder final : public Model {
 
   void check(const ForwardBatch& batch, std::span<float> logits) const;
   Scratch scratch(std::int64_t rows);
-  void attend(const ForwardBatch& batch, int index, Scratch& s, bool queries);
+  void attend(const ForwardBatch& batch, int index, Scratch& s, Rows addend, bool queries);
   void finish_layer(const DecoderLayer& layer, Scratch& s);
   void keep_rows(std::span<const std::int32_t> rows, Scratch& s);
 
@@ -190,8 +190,13 @@ Decoder::Scratch Decoder::scratch(std::int64_t rows) {
   };
 }
 
-// s.context = attention of layer `index`; only keys and values are made unless `queries`.
-void Decoder::attend(const ForwardBatch& batch, int index, Scratch& s, bool queries) {
+tensor::Product product(const Linear& linear, const Rows& out) {
+  return {&linear.weight, linear.bias, out};
+}
+
+// Adds `addend` to the residual stream. s.context = attention of layer `index`; only keys and
+// values are made unless `queries`.
+void Decoder::attend(const ForwardBatch& batch, int index, Scratch& s, Rows addend, bool queries) {
   const DecoderLayer& layer = weights_.layers[static_cast<std::size_t>(index)];
   const int head_dim = static_cast<int>(spec_.head_dim);
   const tensor::AttentionBatch where{
@@ -200,27 +205,26 @@ void Decoder::attend(const ForwardBatch& batch, int index, Scratch& s, bool quer
       .page_table = batch.page_tables[0].pages,
       .pages_max = batch.page_tables[0].pages_max
   };
-  backend_.rms_norm(s.x, layer.attn_norm, spec_.eps, s.normed);
-  backend_.matmul(s.normed, layer.attn_k.weight, layer.attn_k.bias, s.k);
-  backend_.matmul(s.normed, layer.attn_v.weight, layer.attn_v.bias, s.v);
+  const tensor::Product all[] = {
+      product(layer.attn_k, s.k), product(layer.attn_v, s.v), product(layer.attn_q, s.q)
+  };
+  const auto products = std::span(all).first(queries ? 3 : 2);
+  backend_.norm_matmuls(s.x, addend, layer.attn_norm, spec_.eps, s.normed, products);
   backend_.rope(s.k, head_dim, batch.positions, rope_);
   backend_.kv_write(s.k, s.v, batch.kv[0], index, where);
   if (!queries) return;
-  backend_.matmul(s.normed, layer.attn_q.weight, layer.attn_q.bias, s.q);
   backend_.rope(s.q, head_dim, batch.positions, rope_);
   backend_.attention(s.q, batch.kv[0], index, where, spec_.attention_scale, s.context);
 }
 
-// What follows attention: output projection and feed-forward, both added to the residual stream.
+// What follows attention: output projection, added to the residual stream, and feed-forward, which
+// s.normed holds and the next norm adds.
 void Decoder::finish_layer(const DecoderLayer& layer, Scratch& s) {
   backend_.matmul(s.context, layer.attn_output.weight, layer.attn_output.bias, s.normed);
-  backend_.add(s.x, s.normed);
-  backend_.rms_norm(s.x, layer.ffn_norm, spec_.eps, s.normed);
-  backend_.matmul(s.normed, layer.ffn_gate.weight, layer.ffn_gate.bias, s.gate);
-  backend_.matmul(s.normed, layer.ffn_up.weight, layer.ffn_up.bias, s.up);
-  backend_.swiglu(s.gate, s.up, s.gate);
-  backend_.matmul(s.gate, layer.ffn_down.weight, layer.ffn_down.bias, s.normed);
-  backend_.add(s.x, s.normed);
+  const tensor::Product wide[] = {product(layer.ffn_gate, s.gate), product(layer.ffn_up, s.up)};
+  backend_.norm_matmuls(s.x, s.normed, layer.ffn_norm, spec_.eps, s.normed, wide);
+  const tensor::Product down[] = {product(layer.ffn_down, s.normed)};
+  backend_.swiglu_matmuls(s.gate, s.up, down);
 }
 
 void Decoder::keep_rows(std::span<const std::int32_t> rows, Scratch& s) {
@@ -237,18 +241,20 @@ void Decoder::forward(const ForwardBatch& batch, std::span<float> logits) {
   Scratch s = scratch(static_cast<std::int64_t>(batch.tokens.size()));
   backend_.embed(weights_.token_embedding, batch.tokens, s.x);
   const int last = static_cast<int>(spec_.layers) - 1;
+  Rows addend;
   for (int i = 0; i <= last; ++i) {
     // Above the last layer's keys and values only the rows whose logits are wanted go on: a row's
     // bits do not depend on its batch mates.
     const bool queries = i < last || !batch.logit_rows.empty();
-    attend(batch, i, s, queries);
+    attend(batch, i, s, addend, queries);
     if (!queries) return;
     if (i == last && batch.logit_rows.size() < batch.tokens.size()) keep_rows(batch.logit_rows, s);
     finish_layer(weights_.layers[static_cast<std::size_t>(i)], s);
+    addend = s.normed;
   }
-  backend_.rms_norm(s.x, weights_.output_norm, spec_.eps, s.normed);
   const Rows out = backend_.alloc(s.x.rows, spec_.vocab);
-  backend_.matmul(s.normed, weights_.output_matrix(), weights_.output.bias, out);
+  const tensor::Product output[] = {{&weights_.output_matrix(), weights_.output.bias, out}};
+  backend_.norm_matmuls(s.x, addend, weights_.output_norm, spec_.eps, s.normed, output);
   backend_.store(out, logits);
 }
 

@@ -4,6 +4,7 @@ set(TENSOR_KERNEL_SOURCES
   cpu_limits.cc
   fast_attention.cc
   fast_backend.cc
+  fast_linear.cc
   fast_matmul.cc
   isa.cc
   math.cc
@@ -13,6 +14,7 @@ set(TENSOR_KERNEL_SOURCES
   weights.cc)
 set(TENSOR_KERNEL_TESTS
   compute_pool_test.cc
+  fast_linear_test.cc
   math_test.cc
   ops/attention_test.cc
   ops/elementwise_test.cc
