@@ -1,6 +1,6 @@
 #pragma once
-// A quick hash of short texts for the tables of this room. Not for what an attacker may fill: those
-// tables are either filled from the model's file or bounded and without chains. Pure, any thread.
+// A quick hash for the tables of this room, other in each process: files and texts come from
+// anywhere, and none can be made to collide on purpose. No result may depend on it. Any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <string_view>
 
 namespace artery::codec {
+
+extern const std::uint64_t kHashSeed;  // drawn when the program starts
 
 namespace internal {
 
@@ -27,15 +29,20 @@ std::uint64_t load(const char* p) {
 
 }  // namespace internal
 
+inline std::uint64_t hash_number(std::uint64_t number) {
+  return internal::folded_product(number ^ kHashSeed, 0x9E3779B97F4A7C15U);
+}
+
 inline std::uint64_t hash_bytes(std::string_view text) {
   using internal::folded_product;
   using internal::load;
-  constexpr std::uint64_t kA = 0x9E3779B97F4A7C15U, kB = 0xD6E8FEB86659FD93U;
+  constexpr std::uint64_t kA = 0x9E3779B97F4A7C15U;
+  const std::uint64_t seed = kHashSeed;
   const char* p = text.data();
   std::size_t left = text.size();
-  std::uint64_t state = kA ^ left;
+  std::uint64_t state = seed + left;
   for (; left > 16; left -= 16, p += 16)
-    state = folded_product(load<std::uint64_t>(p) ^ kB, load<std::uint64_t>(p + 8) ^ state);
+    state = folded_product(load<std::uint64_t>(p) ^ seed, load<std::uint64_t>(p + 8) ^ state);
   std::uint64_t first = 0, last = 0;
   // Two loads that may overlap cover each length without reading outside the text.
   if (left >= 8) {
@@ -48,7 +55,7 @@ inline std::uint64_t hash_bytes(std::string_view text) {
     first = load<std::uint8_t>(p) | load<std::uint8_t>(p + left / 2) << 8;
     last = load<std::uint8_t>(p + left - 1);
   }
-  return folded_product(folded_product(first ^ kB, last ^ state), kA);
+  return folded_product(folded_product(first ^ seed, last ^ state), kA);
 }
 
 }  // namespace artery::codec

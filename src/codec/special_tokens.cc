@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "codec/byte_hash.h"
+
 namespace artery::codec {
 namespace {
 
@@ -11,7 +13,7 @@ std::uint64_t edge_key(std::uint32_t node, std::uint8_t byte) {
 }
 
 std::size_t edge_slot(std::uint64_t key, std::size_t slots) {
-  return (key * 0x9E3779B97F4A7C15U >> 32) & (slots - 1);
+  return hash_number(key) & (slots - 1);
 }
 
 }  // namespace

@@ -40,10 +40,7 @@ class MergeTable {
     return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
            static_cast<std::uint32_t>(right);
   }
-  // Ids are small and dense, so their bits must be spread.
-  std::size_t slot_of(std::uint64_t pair) const {
-    return internal::folded_product(pair ^ 0xD6E8FEB86659FD93U, 0x9E3779B97F4A7C15U) & mask_;
-  }
+  std::size_t slot_of(std::uint64_t pair) const { return hash_number(pair) & mask_; }
   std::vector<Slot> slots_;  // open addressing, a power of two, never full
   std::size_t mask_;
 };
