@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "base/chain_key.h"
 #include "base/file_system.h"
@@ -58,6 +62,53 @@ TEST(MemoryLimit, TheTighterOneCounts) {
   EXPECT_GT(here.machine_available, 0);
   EXPECT_LE(here.machine_available, here.machine_total);
   EXPECT_GT(usable_memory_bytes(), 0);
+}
+
+class TemporaryFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("artery-files-" + std::to_string(getpid()));
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(TemporaryFolder, ReplacePutsAWholeFileInPlace) {
+  const FileSystem& files = system_file_system();
+  const std::string path = (folder_ / "a/b/c").string();
+  for (const char* text : {"first", "", "second"}) {
+    ASSERT_TRUE(files.replace(path, text));
+    EXPECT_EQ(files.read(path, 100).value_or("?"), text);
+  }
+  // Nothing but the file is left beside it, and it is its owner's alone.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "a/b"), {}), 1);
+  EXPECT_EQ(std::filesystem::status(folder_).permissions(), std::filesystem::perms::owner_all);
+  const auto below_a_file = files.replace(path + "/d", "x");
+  ASSERT_FALSE(below_a_file);
+  EXPECT_EQ(below_a_file.error().code, Code::kIo);
+}
+
+TEST_F(TemporaryFolder, ReleasedPartsReadTheSame) {
+  const FileSystem& files = system_file_system();
+  const std::string path = (folder_ / "file").string();
+  std::string text(50'000, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 % 251);
+  ASSERT_TRUE(files.replace(path, text));
+  const auto mapped = files.map(path);
+  ASSERT_TRUE(mapped);
+  const auto content = [&] {
+    const auto bytes = (*mapped)->bytes();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  EXPECT_EQ(content(), text);
+  const std::pair<std::size_t, std::size_t> parts[] = {
+      {0, 0}, {0, 50'000}, {1, 4095}, {4096, 4096}, {5000, 30'000}, {40'000, 10'000}, {49'999, 1}
+  };
+  for (const auto& [offset, bytes] : parts) {
+    (*mapped)->release(offset, bytes);
+    EXPECT_EQ(content(), text) << offset;
+  }
 }
 
 TEST(FileSystem, NamesTheMissingFile) {

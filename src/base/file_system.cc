@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -62,11 +63,37 @@ class PosixMappedFile final : public MappedFile {
   }
   std::span<const std::byte> bytes() const override { return {data_, stamp_.bytes}; }
   const FileStamp& stamp() const override { return stamp_; }
+  void release(std::size_t offset, std::size_t bytes) const override {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t begin = (offset + page - 1) / page * page;
+    const std::size_t end = (offset + bytes) / page * page;
+    if (begin >= end || end > stamp_.bytes) return;
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  }
 
  private:
   const std::byte* data_;
   FileStamp stamp_;
 };
+
+Result<> write_all(int fd, const std::string& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(fd, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return fail(Code::kIo, "{}: {}", path, errno_text(errno));
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Result<> make_folders(const std::string& path) {
+  for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+    const std::string folder = path.substr(0, at);
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return fail(Code::kIo, "{}: {}", folder, errno_text(errno));
+  }
+  return {};
+}
 
 class PosixFileSystem final : public FileSystem {
  public:
@@ -95,9 +122,27 @@ class PosixFileSystem final : public FileSystem {
         return fail(Code::kTooLarge, "{}: larger than {} bytes", path, bytes_max);
     }
   }
+
+  Result<> replace(const std::string& path, std::string_view text) const override {
+    TRY(make_folders(path));
+    std::string temporary = path + ".XXXXXX";
+    const Descriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
+    if (fd.get() < 0) return fail(Code::kIo, "{}: {}", temporary, errno_text(errno));
+    Result<> written = write_all(fd.get(), temporary, text);
+    if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+      written = fail(Code::kIo, "{}: {}", path, errno_text(errno));
+    if (!written) ::unlink(temporary.c_str());
+    return written;
+  }
 };
 
 }  // namespace
+
+void MappedFile::release(std::size_t, std::size_t) const {}
+
+Result<> FileSystem::replace(const std::string& path, std::string_view) const {
+  return fail(Code::kUnsupported, "{}: these files are read only", path);
+}
 
 const FileSystem& system_file_system() {
   static const PosixFileSystem instance;

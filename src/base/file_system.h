@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -25,6 +26,9 @@ class MappedFile {
   virtual ~MappedFile() = default;
   virtual std::span<const std::byte> bytes() const = 0;
   virtual const FileStamp& stamp() const = 0;
+  // What is read of this part from now on may be read from the file again: its memory is given
+  // back as far as it fills pages.
+  virtual void release(std::size_t offset, std::size_t bytes) const;
 };
 
 class FileSystem {
@@ -33,6 +37,9 @@ class FileSystem {
   // kNotFound, kIo; an empty file gives an empty span, a directory is kInvalidArgument.
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) const = 0;
   virtual Result<std::string> read(const std::string& path, std::size_t bytes_max) const = 0;
+  // Puts a whole small file in place at once, with the folders above it (open to their owner only):
+  // a reader sees the old file or the new one. kIo; kUnsupported where nothing can be written.
+  virtual Result<> replace(const std::string& path, std::string_view text) const;
 };
 
 const FileSystem& system_file_system();

@@ -1,5 +1,6 @@
 #include "cli/model_file.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "tensor/dtype.h"
@@ -44,6 +45,15 @@ Result<std::unique_ptr<model::GgufFile>> open_model_file(const std::string& path
       );
   }
   return file;
+}
+
+std::string cache_folder() {
+  // The XDG Base Directory Specification 0.8: a relative path is to be ignored.
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/artery";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.cache/artery";
+  return {};
 }
 
 std::string file_stem(const std::string& path) { return files::path(path).stem().string(); }

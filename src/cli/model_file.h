@@ -16,6 +16,10 @@ Result<std::unique_ptr<model::GgufFile>> open_model_file(const std::string& path
 // "model" of "/a/b/model.gguf".
 std::string file_stem(const std::string& path);
 
+// Where what a start finds out about files is kept for the next one: $XDG_CACHE_HOME/artery or
+// ~/.cache/artery; empty where the environment names neither.
+std::string cache_folder();
+
 // True when most bytes of weights are block-quantized.
 bool mostly_quantized(const model::GgufFile& file);
 

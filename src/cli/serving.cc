@@ -9,6 +9,7 @@
 #include "base/memory_limit.h"
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
+#include "cli/start_phases.h"
 #include "cli/vocab_loader.h"
 
 namespace artery::cli {
@@ -31,6 +32,7 @@ Result<std::unique_ptr<model::Model>> load_weights(
   const model::LoadOptions options{
       .kv_type = compute.kv_type,
       .context_max = context_max,
+      .digest_folder = cache_folder(),
       .on_progress = on_progress,
   };
   try {
@@ -129,12 +131,16 @@ Result<BareModel> load_bare_model(
 Result<LoadedModel> load_serving(
     ServingWish wish, const LoadProgress& on_progress, engine::Observer observer, const Clock& clock
 ) {
-  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(wish.model_path));
+  StartPhases phases(clock);
+  std::unique_ptr<model::GgufFile> file = TRY(open_model_file(wish.model_path));
+  phases.done("open");
   const model::ModelInfo info = TRY(model::check_model(*file));
   warn_of_slow_types(info);
   TRY(check_weights_fit(*file, info));
+  phases.done("check");
   LoadedModel loaded;
   loaded.tokenizer = TRY(load_tokenizer(*file));
+  phases.done("tokenizer");
   auto chat_template =
       load_chat_template(file.get(), wish.chat_template, template_tokens(*loaded.tokenizer));
   if (chat_template) {
@@ -145,6 +151,7 @@ Result<LoadedModel> load_serving(
     loaded.chat_template_error = chat_template.error().message;
     log_warn("chat is off: {}", loaded.chat_template_error);
   }
+  phases.done("template");
   loaded.compute = TRY(make_compute(wish.compute));
   loaded.plan = TRY(choose_context(*file, info, wish, loaded.compute.kv_type));
   log_info("{}", loaded.plan.text());
@@ -152,6 +159,9 @@ Result<LoadedModel> load_serving(
   wish.engine.kv_pool_bytes = loaded.plan.pool_bytes;
   std::unique_ptr<model::Model> model =
       TRY(load_weights(*file, loaded.compute, loaded.plan.context, on_progress));
+  // Nothing reads the file from here on: it may shrink or go away.
+  file.reset();
+  phases.done("weights");
   log_info(
       "model={} threads={} isa={} numerics={}",
       model->info().name,
@@ -164,6 +174,8 @@ Result<LoadedModel> load_serving(
       TRY(engine::make_engine(std::move(model), std::move(wish.engine), clock, std::move(observer))
       );
   loaded.fingerprint = fingerprint(digest, loaded.engine->numerics_id());
+  phases.done("engine");
+  log_debug("{}", phases.text());
   return loaded;
 }
 

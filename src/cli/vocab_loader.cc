@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -258,7 +259,16 @@ class VocabReader {
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   }
 
+  // Sorting numbers is quicker than a map of texts, and most vocabularies end here.
+  bool surely_distinct() const {
+    std::vector<std::size_t> hashes(data_.tokens.size());
+    std::ranges::transform(data_.tokens, hashes.begin(), std::hash<std::string_view>());
+    std::ranges::sort(hashes);
+    return std::ranges::adjacent_find(hashes) == hashes.end();
+  }
+
   void warn_of_equal_tokens() {
+    if (surely_distinct()) return;
     std::unordered_map<std::string_view, std::size_t> first;
     first.reserve(data_.tokens.size());
     std::size_t equal = 0;

@@ -1,9 +1,13 @@
 #include "model/load.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "model/digest.h"
+#include "model/digest_cache.h"
 #include "model/registry.h"
 #include "model/tokenizer_check.h"
 
@@ -38,8 +42,16 @@ Result<std::unique_ptr<Model>> load_model(
 ) {
   ModelInfo info = TRY(check_model(file));
   const Architecture* architecture = TRY(find_architecture(file));
-  // Hashing reads the file once, front to back, so that packing finds it in the page cache.
-  info.weights_digest = tree_digest(file.file_contents(), backend.pool());
+  const DigestCache digests(options.digest_folder);
+  if (std::optional<std::string> known = digests.find(file.stamp())) {
+    info.weights_digest = *std::move(known);
+  } else {
+    // Hashing reads the file once, front to back, so that packing finds it in the page cache.
+    info.weights_digest = tree_digest(file.file_contents(), backend.pool());
+    const bool kept =
+        digests.store(file.stamp(), info.weights_digest, system_clock().unix_ms() * 1'000'000);
+    log_debug("hashed {} bytes; {}", file.file_bytes(), kept ? "kept" : "not kept");
+  }
   if (options.context_max > 0)
     info.context_length = std::min(info.context_length, options.context_max);
   return architecture->load(file, std::move(info), backend, options);

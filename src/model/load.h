@@ -17,6 +17,8 @@ struct LoadOptions {
   tensor::KvType kv_type = tensor::KvType::kF16;
   // Positions the model will serve at most, 0: all of its context (tables are sized by it).
   std::int64_t context_max = 0;
+  // Where digests of model files are kept from start to start (digest_cache.h); empty: nowhere.
+  std::string digest_folder;
   // Progress in bytes of weights packed; called from the loading thread.
   std::function<void(std::uint64_t done, std::uint64_t total)> on_progress;
 };
@@ -26,7 +28,7 @@ struct LoadOptions {
 // `inspect`, `doctor` and `serve` refuse by. kBadFile, kUnsupported.
 Result<ModelInfo> check_model(const GgufFile& file);
 
-// check_model, then hashes the file and packs the weights. `backend` outlives the model; `file` may
+// check_model, then hashes the file, unless its digest is known, and packs the weights. `backend` outlives the model; `file` may
 // be dropped afterwards. kBadFile, kUnsupported, kOutOfMemory, kIo.
 Result<std::unique_ptr<Model>> load_model(
     const GgufFile& file, tensor::Backend& backend, const LoadOptions& options

@@ -1,6 +1,7 @@
 #include "model/tokenizer_check.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string_view>
 
@@ -72,7 +73,16 @@ Result<> check_merges(const GgufFile& file, std::vector<std::string>& warnings) 
   return {};
 }
 
+// Sorting numbers is ten times quicker than sorting texts, and most vocabularies end here.
+bool surely_distinct(Tokens tokens) {
+  std::vector<std::size_t> hashes(tokens.size());
+  std::ranges::transform(tokens, hashes.begin(), std::hash<std::string_view>());
+  std::ranges::sort(hashes);
+  return std::ranges::adjacent_find(hashes) == hashes.end();
+}
+
 void warn_duplicates(const GgufFile& file, Tokens tokens, std::vector<std::string>& warnings) {
+  if (surely_distinct(tokens)) return;
   std::vector<std::uint32_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0u);
   auto text = [&](std::uint32_t i) { return tokens[i]; };

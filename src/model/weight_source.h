@@ -28,6 +28,8 @@ class WeightSource {
   virtual std::span<const TensorInfo> tensors() const = 0;
   // All bytes of a tensor. Stays valid while the source lives.
   virtual Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const = 0;
+  // The tensor's bytes have been used: memory that only repeats the file may be given back.
+  virtual void release(const TensorInfo&) const {}
 };
 
 }  // namespace artery::model

@@ -165,6 +165,8 @@ class Loader {
     const auto raw = TRY(file_.bytes(*info));
     auto packed =
         tensor::WeightMatrix::pack(info->type, info->shape[1], info->shape[0], raw, pool_);
+    // Else the file's pages and the packed weights are in memory together until the load ends.
+    file_.release(*info);
     if (packed) packed_(info->bytes);
     return packed;
   }

@@ -86,6 +86,9 @@ class GgufFile final : public WeightSource {
   const TensorInfo* find(std::string_view tensor_name) const override;
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const override;
+  void release(const TensorInfo& tensor) const override {
+    file_->release(tensor.offset, tensor.bytes);
+  }
 
  private:
   friend class GgufParser;
