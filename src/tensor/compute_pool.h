@@ -51,6 +51,8 @@ namespace internal {
 // The tightest CPU quota / period among the cgroups named in `proc_cgroup` (text of
 // /proc/self/cgroup) and their parents, v1 and v2, mounted at `mount`; 0 = no limit.
 double cgroup_quota_cores(const std::string& proc_cgroup, const std::string& mount);
+// default_threads() on a machine of these limits.
+int default_threads(const CpuLimits& limits);
 }  // namespace internal
 
 }  // namespace artery::tensor

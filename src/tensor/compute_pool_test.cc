@@ -202,6 +202,21 @@ TEST_F(Cgroup, NoneOrNonsenseIsNoLimit) {
   EXPECT_DOUBLE_EQ(quota("x\n::\n"), 0.0);
 }
 
+// Field report FR-K1: a container of 4 CPUs of time on a machine of 8.
+TEST_F(Cgroup, K1DefaultThreads) {
+  const auto threads = [&](int affinity, const char* cpu_max) {
+    put("job/cpu.max", cpu_max);
+    return internal::default_threads({8, affinity, quota("0::/job\n")});
+  };
+  EXPECT_EQ(threads(8, "400000 100000\n"), 4);
+  EXPECT_EQ(threads(4, "max 100000\n"), 4);
+  EXPECT_EQ(threads(4, "400000 100000\n"), 4);
+  EXPECT_EQ(threads(3, "400000 100000\n"), 3);
+  EXPECT_EQ(threads(8, "max 100000\n"), 8);
+  EXPECT_EQ(threads(8, "390000 100000\n"), 3);
+  EXPECT_EQ(threads(8, "50000 100000\n"), 1);
+}
+
 TEST(CpuLimits, AreSane) {
   const CpuLimits limits = cpu_limits();
   EXPECT_GE(limits.cores, 1);

@@ -107,11 +107,12 @@ CpuLimits cpu_limits() {
   return limits;
 }
 
-int default_threads() {
-  const CpuLimits limits = cpu_limits();
+int internal::default_threads(const CpuLimits& limits) {
   int threads = limits.affinity;
   if (limits.quota_cores > 0) threads = std::min(threads, static_cast<int>(limits.quota_cores));
   return std::max(1, threads);
 }
+
+int default_threads() { return internal::default_threads(cpu_limits()); }
 
 }  // namespace artery::tensor
