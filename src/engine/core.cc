@@ -226,6 +226,7 @@ void Core::fill(Status& status) const {
   status.pages_in_use = pool_->pages_in_use();
   status.pages_cached = pool_->pages_idle();
   status.max_model_len = config_.max_model_len;
+  status.inbox_max = config_.inbox_max;
   status.rejected = old.rejected;
   status.draining = old.draining;
   status.last_step_age_s = old.last_step_age_s;

@@ -67,6 +67,12 @@ void Core::count(const StepWork& work) {
   counters_.gap_s += stats.gap_seconds;
   counters_.idle_s += stats.idle_seconds;
   counters_.sampling_s += stats.sampling_seconds;
+  const double whole = stats.seconds + stats.idle_seconds;
+  constexpr double kRemembered = 10;  // seconds
+  const double weight = whole / (kRemembered + whole);
+  if (whole > 0) {
+    counters_.idle_share += weight * (stats.idle_seconds / whole - counters_.idle_share);
+  }
   counters_.step_s_max = std::max(counters_.step_s_max, stats.seconds);
   if (observer_.on_step) observer_.on_step(stats);
 }

@@ -169,6 +169,8 @@ struct Status {
   // Seconds in which there was work: of sampling; from the end of a forward to the next one's
   // start; of that, neither computing nor sampling. busy_s + idle_s is the whole.
   double sampling_s = 0, gap_s = 0, idle_s = 0;
+  double idle_share = 0;  // idle_s of the whole, over the last 10 s or so of work
+  int inbox_max = 0;      // Config's; a request with more prompts can never be taken
 };
 
 // Observes what metrics count, on the engine thread; must not block.

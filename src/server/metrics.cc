@@ -43,6 +43,9 @@ const Buckets kTokenBuckets = {
     40.0,
     80.0
 };
+const Buckets kStepGapBuckets = {
+    0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0
+};
 const Buckets kRequestBuckets = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
                                  5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
                                  60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
@@ -124,6 +127,12 @@ class Names {
         "request_params_max_tokens", "The max_tokens of a request that names one.", tokens
     );
     iteration = histogram("iteration_tokens_total", "Tokens of one step.", kIterationBuckets);
+    if (prefix != "artery:") return;  // the rest is our own
+    step_gap = histogram(
+        "engine_step_gap_seconds",
+        "From the end of a forward pass to the start of the next, sampling included.",
+        kStepGapBuckets
+    );
   }
 
   prometheus::Registry registry;
@@ -134,7 +143,7 @@ class Names {
       *prefix_hits, *rejections, *aborted;
   std::vector<std::pair<std::string_view, prometheus::Counter*>> success;
   Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *inference, *request_prompt,
-      *request_generation, *params_n, *params_max_tokens, *iteration;
+      *request_generation, *params_n, *params_max_tokens, *iteration, *step_gap = nullptr;
   const prometheus::Labels& labels() const { return labels_; }
 
  private:
@@ -178,13 +187,12 @@ void add_value(
     prometheus::Labels labels,
     const char* name,
     std::string_view value,
-    std::int64_t number
+    double number
 ) {
   if (name != nullptr) labels[name] = std::string(value);
   prometheus::ClientMetric metric;
   for (const auto& [key, text] : labels) metric.label.push_back({key, text});
-  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) =
-      static_cast<double>(number);
+  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = number;
   family.metric.push_back(std::move(metric));
 }
 
@@ -223,7 +231,7 @@ void append_key_families(
   for (const Column& column : kColumns) {
     MetricFamily& family = new_family(out, column.type, column.name, column.help);
     for (const KeyCounts& key : keys) {
-      add_value(family, labels, "key_name", key.name, key.*column.number);
+      add_value(family, labels, "key_name", key.name, static_cast<double>(key.*column.number));
     }
   }
   MetricFamily& refused = new_family(
@@ -235,9 +243,11 @@ void append_key_families(
   for (const KeyCounts& key : keys) {
     prometheus::Labels with_name = labels;
     with_name["key_name"] = key.name;
-    add_value(refused, with_name, "limit", "concurrent", key.refused_concurrent);
-    add_value(refused, with_name, "limit", "requests", key.refused_requests);
-    add_value(refused, with_name, "limit", "tokens", key.refused_tokens);
+    add_value(
+        refused, with_name, "limit", "concurrent", static_cast<double>(key.refused_concurrent)
+    );
+    add_value(refused, with_name, "limit", "requests", static_cast<double>(key.refused_requests));
+    add_value(refused, with_name, "limit", "tokens", static_cast<double>(key.refused_tokens));
   }
 }
 
@@ -246,7 +256,7 @@ void append_server_families(
     const prometheus::Labels& labels, const ServerCounts& server, std::vector<MetricFamily>& out
 ) {
   const auto add = [&](MetricType type, const char* name, const char* help, std::int64_t number) {
-    add_value(new_family(out, type, name, help), labels, nullptr, {}, number);
+    add_value(new_family(out, type, name, help), labels, nullptr, {}, static_cast<double>(number));
   };
   using enum MetricType;
   add(Gauge, "http_connections", "Connections open now.", server.connections);
@@ -266,9 +276,30 @@ void append_server_families(
   MetricFamily& refusals =
       new_family(out, Counter, "http_errors_total", "Answers of 400 and above, by status.");
   for (const auto& [status, count] : server.refusals) {
-    add_value(refusals, labels, "status", std::to_string(status), count);
+    add_value(refusals, labels, "status", std::to_string(status), static_cast<double>(count));
   }
   append_key_families(labels, server.keys, out);
+}
+
+// How the engine spent the time in which it had work.
+void append_engine_families(
+    const prometheus::Labels& labels, const engine::Status& status, std::vector<MetricFamily>& out
+) {
+  const auto add = [&](MetricType type, const char* name, const char* help, double number) {
+    add_value(new_family(out, type, name, help), labels, nullptr, {}, number);
+  };
+  using enum MetricType;
+  add(Counter, "engine_busy_seconds_total", "Seconds in forward passes and sampling.", status.busy_s
+  );
+  add(Counter, "engine_sampling_seconds_total", "Of these, in sampling.", status.sampling_s);
+  add(Counter,
+      "engine_idle_seconds_total",
+      "Seconds with work waiting and neither a forward pass nor sampling.",
+      status.idle_s);
+  add(Gauge,
+      "engine_idle_share",
+      "Share of idle seconds in the last 10 s or so of work, 0 to 1.",
+      status.idle_share);
 }
 
 class PrometheusMetrics final : public Metrics {
@@ -279,7 +310,10 @@ class PrometheusMetrics final : public Metrics {
   }
 
   void on_step(const engine::StepStats& stats) override {
-    for (auto& names : all_) names->iteration->Observe(stats.prefill_tokens + stats.decode_tokens);
+    for (auto& names : all_) {
+      names->iteration->Observe(stats.prefill_tokens + stats.decode_tokens);
+      if (names->step_gap != nullptr) names->step_gap->Observe(stats.gap_seconds);
+    }
   }
   void on_admitted(std::int64_t max_tokens, int n) override {
     for (auto& names : all_) {
@@ -328,6 +362,7 @@ class PrometheusMetrics final : public Metrics {
         std::move(collected.begin(), collected.end(), std::back_inserter(families));
       }
     }
+    append_engine_families(all_.front()->labels(), status, families);
     append_server_families(all_.front()->labels(), server, families);
     return prometheus::TextSerializer().Serialize(families);
   }

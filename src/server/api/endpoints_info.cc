@@ -158,7 +158,9 @@ void App::get_status(Call& call) {
   out.field("preemptions", s.preemptions).field("aborted", s.aborted);
   out.field("rejected", s.rejected).field("steps", s.steps);
   out.field("last_step_age_s", s.last_step_age_s).field("step_s_max", s.step_s_max);
-  out.field("busy_s", s.busy_s).end_object();
+  out.field("busy_s", s.busy_s).field("sampling_s", s.sampling_s);
+  out.field("step_gap_s", s.gap_s).field("idle_s", s.idle_s);
+  out.field("idle_share", s.idle_share).end_object();
   reply_json(call, 200, out.take());
 }
 

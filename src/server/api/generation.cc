@@ -117,6 +117,17 @@ Result<> Generation::check_priority() const {
 
 Result<> Generation::submit_all(const std::shared_ptr<Waker>& waker) {
   TRY(check_priority());
+  // More than the queue ever holds would be refused as overloaded for ever.
+  const int queue = context_.serving->engine->status().inbox_max;
+  if (queue > 0 && subs_.size() > static_cast<std::size_t>(queue)) {
+    return fail_field(
+        "prompt",
+        "prompt has {} entries, more than the queue of {} requests ever holds; send them in parts "
+        "or raise --max-queued-requests",
+        subs_.size(),
+        queue
+    );
+  }
   for (std::size_t i = 0; i < subs_.size(); ++i) {
     auto events = std::make_shared<engine::EventStream>();
     events->set_notify([waker] { waker->wake(); });
