@@ -76,7 +76,7 @@ class Answer {
  public:
   Answer(RequestRecord& record, double start_s) : record_(record), start_s_(start_s) {}
 
-  // Tokens that came with these bytes.
+  // Chunks with tokens that came with these bytes.
   std::int64_t push(std::string_view bytes, int status, double now_s) {
     if (status != 200) {
       constexpr std::size_t kErrorBytes = 4096;
@@ -198,7 +198,7 @@ struct LoadRun::State {
   double tick_due_s = 0;
   bool stopped = false;
   std::atomic<bool> stop_wanted{false};
-  std::atomic<std::int64_t> done{0}, failed{0}, running{0}, tokens{0};
+  std::atomic<std::int64_t> done{0}, failed{0}, running{0}, chunks{0};
 };
 
 // Puts every request whose time has come in the queue, and sleeps until the next one's.
@@ -274,7 +274,7 @@ void LoadRun::State::send(const ConnectionPtr& connection) {
   Connection* raw = connection.get();  // lives as long as its parser
   connection->parser->get().body() = [this, raw](std::string_view bytes) {
     raw->read_any = true;
-    tokens += raw->answer->push(bytes, raw->parser->get().result_int(), now_s());
+    chunks += raw->answer->push(bytes, static_cast<int>(raw->parser->get().result_int()), now_s());
   };
   asio::async_write(
       connection->socket,
@@ -326,7 +326,7 @@ void LoadRun::State::broken(
 }
 
 void LoadRun::State::answered(const ConnectionPtr& connection) {
-  connection->answer->finish(connection->parser->get().result_int(), now_s());
+  connection->answer->finish(static_cast<int>(connection->parser->get().result_int()), now_s());
   if (connection->parser->keep_alive() && !stopped) {
     idle.push_back(connection);
   } else {
@@ -412,7 +412,7 @@ Result<LoadResult> LoadRun::run() {
 void LoadRun::stop() { state_->stop_wanted = true; }
 
 LoadProgress LoadRun::progress() const {
-  return {state_->done, state_->failed, state_->running, state_->tokens};
+  return {state_->done, state_->failed, state_->running, state_->chunks};
 }
 
 }  // namespace artery::bench

@@ -64,7 +64,7 @@ struct LoadConfig {
 };
 
 struct LoadProgress {
-  std::int64_t done = 0, failed = 0, running = 0, tokens = 0;
+  std::int64_t done = 0, failed = 0, running = 0, chunks = 0;
 };
 
 struct LoadResult {

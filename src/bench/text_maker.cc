@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 namespace artery::bench {
@@ -56,8 +57,8 @@ Result<TextMaker> TextMaker::make(TokenCounter* counter) {
   }
   if (maker.words_.empty())
     return fail(Code::kUnsupported, "the server's token counts make no sense for English words");
-  std::stable_sort(maker.words_.begin(), maker.words_.end(), [](const Word& a, const Word& b) {
-    return a.cost < b.cost;
+  std::sort(maker.words_.begin(), maker.words_.end(), [](const Word& a, const Word& b) {
+    return std::tie(a.cost, a.text) < std::tie(b.cost, b.text);
   });
   return maker;
 }

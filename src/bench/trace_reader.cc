@@ -7,6 +7,7 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace artery::bench {
 namespace json = boost::json;
@@ -271,6 +272,17 @@ Result<Trace> read_table(std::string_view text, const TableColumns& columns) {
   return trace;
 }
 
+// Rows of equal time keep their order.
+void sort_by_time(std::vector<TraceRow>& rows) {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < rows.size(); ++i) order.emplace_back(rows[i].time_s, i);
+  std::sort(order.begin(), order.end());
+  std::vector<TraceRow> sorted;
+  sorted.reserve(rows.size());
+  for (const auto& [time, index] : order) sorted.push_back(std::move(rows[index]));
+  rows = std::move(sorted);
+}
+
 // Mooncake's times are bins of three seconds: the rows of a bin are spread evenly over it.
 void spread_bins(std::vector<TraceRow>& rows) {
   constexpr double kBinS = 3;
@@ -313,9 +325,7 @@ Result<Trace> read_trace(std::string_view text, std::size_t rows_max) {
   Trace trace = TRY(read_any(text));
   std::vector<TraceRow>& rows = trace.rows;
   if (rows.empty()) return fail(Code::kBadFile, "the trace has no requests");
-  std::stable_sort(rows.begin(), rows.end(), [](const TraceRow& a, const TraceRow& b) {
-    return a.time_s < b.time_s;
-  });
+  sort_by_time(rows);
   if (trace.format == kMooncake.format) spread_bins(rows);
   if (rows.size() > rows_max) rows.resize(rows_max);
   if (rows.empty()) return trace;

@@ -54,6 +54,8 @@ void add_flag(CLI::App& app, const Flag& flag, Slots& slots) {
   }
   CLI::Option* option = app.add_option(names, slots.text[name], description(flag));
   option->type_name(flag.value_name.empty() ? "TEXT" : std::string(flag.value_name));
+  constexpr int kWordsMax = 16;
+  if (flag.many) option->expected(1, kWordsMax)->join(' ');
   if (flag.positional)
     app.add_option(std::string(flag.value_name), slots.positional[name], description(flag))
         ->type_name("");

@@ -31,6 +31,7 @@ struct Flag {
   std::string_view value_name = "";
   char letter = 0;          // "-t"
   bool positional = false;  // may also stand without its name
+  bool many = false;        // kText: takes several words, joined by spaces
   bool negatable = false;   // kSwitch: --no-NAME exists, as --enable-prefix-caching has it
   bool secret = false;      // never printed
   bool in_config = true;    // makes sense in a file

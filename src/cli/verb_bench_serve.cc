@@ -185,13 +185,13 @@ bench::LoadConfig load_config(
 void show_progress(const bench::LoadProgress& now, std::size_t total, double seconds, bool line) {
   std::fputs(
       fmt::format(
-          "{}{}/{} done, {} failed, {} running, {:.1f} tokens/s{}",
+          "{}{}/{} done, {} failed, {} running, {:.1f} chunks/s{}",
           line ? "" : "\r",
           now.done,
           total,
           now.failed,
           now.running,
-          static_cast<double>(now.tokens) / std::max(seconds, 1e-3),
+          static_cast<double>(now.chunks) / std::max(seconds, 1e-3),
           line ? "\n" : "\033[K"
       )
           .c_str(),
@@ -430,7 +430,11 @@ std::vector<Flag> load_flags() {
 
 std::vector<Flag> report_flags() {
   return {
-      text_flag("goodput", "", "limits in ms, \"ttft:2000 tpot:50 e2el:9000\"", "LIMITS"),
+      {.name = "goodput",
+       .help = "limits in ms: ttft:2000 tpot:50 e2el:9000",
+       .value_name = "LIMITS",
+       .many = true,
+       .in_config = false},
       text_flag("percentile-metrics", "ttft,tpot,itl,e2el", "metrics to report", "LIST"),
       text_flag("metric-percentiles", "50,90,99", "percentiles to report", "LIST"),
       switch_flag("save-result", "write the figures to a JSON file"),

@@ -53,7 +53,7 @@ class BenchServe(Case):
         with Server(self.model) as server, tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "load.html"
             code, out, err = bench(server, *SMALL, "--num-prompts", 24, "--max-concurrency", 8,
-                                   "--goodput", "ttft:60000 tpot:60000", "--save-detailed",
+                                   "--goodput", "ttft:60000", "tpot:60000", "--save-detailed",
                                    "--result-dir", folder, "--result-filename", "r.json", "--html", page)
             self.assertEqual(code, 0, err)
             self.assertIn("Successful requests:                     24", out)
