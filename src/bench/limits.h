@@ -19,8 +19,8 @@ namespace artery::bench {
 // Memory far beyond any cache of one socket's share; tests take less.
 constexpr std::size_t kProbeBytes = std::size_t{512} << 20;
 
-// Sequential reads from memory, in 2 MiB pages where the kernel gives them, 1 MiB chunks dealt to
-// the threads from a counter as kernels get them.
+// Sequential reads from memory with the widest loads, in 2 MiB pages where the kernel gives them,
+// 16 MiB at a time dealt to the threads from a counter.
 class ReadProbe {
  public:
   // Takes and touches `bytes` (rounded down to whole MiB) until destroyed. Without that memory

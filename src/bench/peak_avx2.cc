@@ -34,4 +34,20 @@ float int8_dot(std::int64_t rounds) {
   return static_cast<float>(_mm256_cvtsi256_si32(sums[0]));
 }
 
+std::uint64_t read_all(const void* base, std::size_t bytes) {
+  const auto* at = static_cast<const __m256i*>(base);
+  __m256i a = _mm256_setzero_si256(), b = a;
+  for (std::size_t i = 0; i < bytes / sizeof *at; i += 4) {
+    a = _mm256_or_si256(
+        a, _mm256_or_si256(_mm256_load_si256(at + i), _mm256_load_si256(at + i + 1))
+    );
+    b = _mm256_or_si256(
+        b, _mm256_or_si256(_mm256_load_si256(at + i + 2), _mm256_load_si256(at + i + 3))
+    );
+  }
+  alignas(32) std::uint64_t words[4];  // all of them are used, so no load can be narrowed
+  _mm256_store_si256(reinterpret_cast<__m256i*>(words), _mm256_or_si256(a, b));
+  return words[0] | words[1] | words[2] | words[3];
+}
+
 }  // namespace artery::bench::avx2

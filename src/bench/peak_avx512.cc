@@ -30,4 +30,18 @@ float int8_dot(std::int64_t rounds) {
   return static_cast<float>(_mm512_cvtsi512_si32(sums[0]));
 }
 
+std::uint64_t read_all(const void* base, std::size_t bytes) {
+  const auto* at = static_cast<const char*>(base);
+  __m512i a = _mm512_setzero_si512(), b = a;
+  for (std::size_t i = 0; i < bytes; i += 128) {
+    a = _mm512_or_si512(a, _mm512_load_si512(at + i));
+    b = _mm512_or_si512(b, _mm512_load_si512(at + i + 64));
+  }
+  alignas(64) std::uint64_t words[8];  // all of them are used, so no load can be narrowed
+  _mm512_store_si512(words, _mm512_or_si512(a, b));
+  std::uint64_t all = 0;
+  for (const std::uint64_t word : words) all |= word;
+  return all;
+}
+
 }  // namespace artery::bench::avx512
