@@ -50,11 +50,11 @@ void relax() { std::this_thread::yield(); }
 constexpr auto kSpin = std::chrono::microseconds(80);
 constexpr int kLooksPerClockRead = 32;
 
-// Waiting for a worker in its last chunk: a chunk's end is nearer than kSpinLooks (some 50 us), so
-// beyond it the worker lost its processor. First the caller offers its own to whoever waits for it,
-// then it sleeps: a processor that falls idle fetches a waiting thread from the other's queue at
-// once, while a yielding one keeps it waiting for the rest of a stranger's time slice.
-constexpr int kSpinLooks = 2000;
+// Waiting for a worker in its last chunk: a last chunk's end is nearer than kSpinLooks (some 100
+// us), so beyond it the worker lost its processor. First the caller offers its own to whoever waits
+// for it, then it sleeps: a processor that falls idle fetches a waiting thread from the other's
+// queue at once, while a yielding one keeps it waiting for the rest of a stranger's time slice.
+constexpr int kSpinLooks = 6000;
 constexpr int kYields = 8;
 constexpr auto kNap = std::chrono::microseconds(50);
 
