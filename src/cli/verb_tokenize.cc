@@ -1,7 +1,11 @@
 // `artery tokenize` and `artery detokenize`: JSON Lines in and out.
 
+#include <cstdio>
+#include <functional>
 #include <iostream>
+#include <vector>
 
+#include "base/clock.h"
 #include "cli/base64.h"
 #include "cli/json_lines.h"
 #include "cli/model_file.h"
@@ -25,7 +29,15 @@ Flag input_flag() {
   };
 }
 
-Result<json::object> tokenize(const codec::Tokenizer& tokenizer, const JsonLine& line) {
+// What encoding alone has taken, without JSON and files.
+struct Speed {
+  std::size_t bytes = 0, tokens = 0;
+  double seconds = 0;
+};
+
+Result<json::object> tokenize(
+    const codec::Tokenizer& tokenizer, const JsonLine& line, Speed& speed
+) {
   std::string text;
   if (line.find("bytes_b64") != nullptr) {
     Result<std::string> bytes = base64_decode(TRY(line.text("bytes_b64")));
@@ -38,8 +50,13 @@ Result<json::object> tokenize(const codec::Tokenizer& tokenizer, const JsonLine&
       .add_special = TRY(line.boolean("add_special", false)),
       .parse_special = TRY(line.boolean("parse_special", false)),
   };
+  const double start = system_clock().seconds();
+  const std::vector<TokenId> found = tokenizer.encode(text, options);
+  speed.seconds += system_clock().seconds() - start;
+  speed.bytes += text.size();
+  speed.tokens += found.size();
   json::array ids;
-  for (const TokenId id : tokenizer.encode(text, options)) ids.emplace_back(id);
+  for (const TokenId id : found) ids.emplace_back(id);
   return json::object{{"ids", std::move(ids)}};
 }
 
@@ -66,9 +83,9 @@ Result<json::object> detokenize(const codec::Tokenizer& tokenizer, const JsonLin
   return out;
 }
 
-using LineVerb = Result<json::object> (*)(const codec::Tokenizer&, const JsonLine&);
+using LineVerb = std::function<Result<json::object>(const codec::Tokenizer&, const JsonLine&)>;
 
-Result<int> run_lines(const Options& options, LineVerb answer) {
+Result<int> run_lines(const Options& options, const LineVerb& answer) {
   const std::string path = TRY(options.require("model"));
   const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
   const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_tokenizer(*file));
@@ -80,7 +97,22 @@ Result<int> run_lines(const Options& options, LineVerb answer) {
   return kExitDone;
 }
 
-Result<int> run_tokenize(const Options& options) { return run_lines(options, tokenize); }
+Result<int> run_tokenize(const Options& options) {
+  Speed speed;
+  const int code = TRY(run_lines(options, [&](const auto& tokenizer, const JsonLine& line) {
+    return tokenize(tokenizer, line, speed);
+  }));
+  if (options.on("timing"))
+    fmt::print(
+        stderr,
+        "{} bytes to {} tokens in {:.4f} s, {:.1f} MiB/s\n",
+        speed.bytes,
+        speed.tokens,
+        speed.seconds,
+        speed.seconds > 0 ? static_cast<double>(speed.bytes) / speed.seconds / (1 << 20) : 0.0
+    );
+  return code;
+}
 Result<int> run_detokenize(const Options& options) { return run_lines(options, detokenize); }
 
 }  // namespace
@@ -92,7 +124,15 @@ Verb tokenize_verb() {
       R"(echo '{"id":1,"text":"Hello"}' | artery tokenize model.gguf)"
       "\n"
       "artery tokenize model.gguf texts.jsonl",
-      {model_flag(), input_flag()},
+      {
+          model_flag(),
+          input_flag(),
+          {.name = "timing",
+           .kind = FlagKind::kSwitch,
+           .fallback = "false",
+           .help = "tell the speed of one core at the end, on standard error",
+           .in_config = false},
+      },
       run_tokenize,
   };
 }
