@@ -54,9 +54,9 @@ TEST(ExitCodes, FollowTheContract) {
 }
 
 TEST(Fingerprint, ChangesWithWeightsAndNumericsOnly) {
-  const std::string one = fingerprint("aa", "fast-1/kv-f16");
-  EXPECT_EQ(one, fingerprint("aa", "fast-1/kv-f16"));
-  EXPECT_NE(one, fingerprint("ab", "fast-1/kv-f16"));
+  const std::string one = fingerprint("aa", "fast-1/kv-int16");
+  EXPECT_EQ(one, fingerprint("aa", "fast-1/kv-int16"));
+  EXPECT_NE(one, fingerprint("ab", "fast-1/kv-int16"));
   EXPECT_NE(one, fingerprint("aa", "fast-1/kv-f32"));
   EXPECT_EQ(one.size(), 15u);
 }

@@ -96,8 +96,8 @@ Flag kv_cache_dtype_flag() {
       .name = "kv-cache-dtype",
       .kind = FlagKind::kChoice,
       .fallback = "auto",
-      .help = "type of cached keys and values; auto: f16, or f64 with --numerics reference",
-      .choices = "auto|f16|f32",
+      .help = "type of cached keys and values; auto: int16, or f64 with --numerics reference",
+      .choices = "auto|int16v8|int16|f16|f32",
   };
 }
 

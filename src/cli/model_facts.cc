@@ -12,7 +12,7 @@ Result<std::uint64_t> unsigned_or(
 
 }  // namespace
 
-Result<std::int64_t> kv_bytes_per_token(const model::GgufFile& file, int value_bytes) {
+Result<std::int64_t> kv_bytes_per_token(const model::GgufFile& file, tensor::KvType type) {
   const std::string arch(TRY(file.get_string("general.architecture")));
   const std::uint64_t layers = TRY(file.get_unsigned(arch + ".block_count"));
   const std::uint64_t embedding = TRY(file.get_unsigned(arch + ".embedding_length"));
@@ -23,7 +23,11 @@ Result<std::int64_t> kv_bytes_per_token(const model::GgufFile& file, int value_b
       TRY(unsigned_or(file, arch + ".attention.key_length", embedding / heads));
   const std::uint64_t value_length =
       TRY(unsigned_or(file, arch + ".attention.value_length", key_length));
-  return static_cast<std::int64_t>(layers * kv_heads * (key_length + value_length)) * value_bytes;
+  const auto head = [&](std::uint64_t length) {
+    return tensor::KvGeometry{.head_dim = static_cast<int>(length), .type = type};
+  };
+  const std::int64_t page = head(key_length).k_bytes() + head(value_length).v_bytes();
+  return static_cast<std::int64_t>(layers * kv_heads) * page / kPageTokens;
 }
 
 std::string slow_types_advice(const model::ModelInfo& info) {

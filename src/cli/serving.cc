@@ -19,8 +19,13 @@ constexpr std::size_t kTemplateBytesMax = 4 << 20;
 
 Result<tensor::KvType> kv_type_of(const ComputeWish& wish) {
   const bool reference = wish.numerics == "reference";
-  if (wish.kv_cache_dtype == "auto") return reference ? tensor::KvType::kF64 : tensor::KvType::kF16;
-  return wish.kv_cache_dtype == "f32" ? tensor::KvType::kF32 : tensor::KvType::kF16;
+  if (wish.kv_cache_dtype == "auto") return reference ? tensor::KvType::kF64 : tensor::KvType::kI16;
+  for (const auto type :
+       {tensor::KvType::kI16V8, tensor::KvType::kI16, tensor::KvType::kF16, tensor::KvType::kF32})
+    if (wish.kv_cache_dtype == tensor::name(type)) return type;
+  return fail_field(
+      "--kv-cache-dtype", "{} is none of int16v8, int16, f16, f32", wish.kv_cache_dtype
+  );
 }
 
 Result<std::unique_ptr<model::Model>> load_weights(
@@ -66,11 +71,10 @@ Result<ContextPlan> choose_context(
     const ServingWish& wish,
     tensor::KvType kv_type
 ) {
-  const int value_bytes = static_cast<int>(tensor::kv_type_bytes(kv_type));
   return plan_context({
       .model_context = info.context_length,
       .asked = wish.max_model_len,
-      .bytes_per_token = TRY(kv_bytes_per_token(file, value_bytes)),
+      .bytes_per_token = TRY(kv_bytes_per_token(file, kv_type)),
       .usable_bytes = usable_memory_bytes() - info.weight_bytes,
       .pool_bytes_asked = wish.kv_pool_bytes,
   });

@@ -31,7 +31,7 @@ ComputeWish compute_wish(const Options& options, bool has_kv_cache_dtype);
 struct Compute {
   std::unique_ptr<tensor::ComputePool> pool;
   std::unique_ptr<tensor::Backend> backend;  // uses pool
-  tensor::KvType kv_type = tensor::KvType::kF16;
+  tensor::KvType kv_type = tensor::KvType::kI16;
 };
 // kInvalidArgument for an ISA this machine lacks. Warns when there are more threads than the quota
 // gives time for.

@@ -140,13 +140,15 @@ Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
   const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
   const model::ModelInfo info = TRY(model::check_model(*file));
   TRY(load_tokenizer(*file));
-  constexpr int kF16Bytes = 2;
-  const std::int64_t per_token = TRY(kv_bytes_per_token(*file, kF16Bytes));
+  constexpr tensor::KvType kDefault = tensor::KvType::kI16;
+  const std::int64_t per_token = TRY(kv_bytes_per_token(*file, kDefault));
   const std::int64_t usable = usable_memory_bytes() - info.weight_bytes;
   table.line(fmt::format("\n{}", path));
   table.row("model", fmt::format("{} ({})", info.name, info.architecture));
   table.row("weights", bytes_text(static_cast<double>(info.weight_bytes)), info.weight_bytes);
-  table.row("kv bytes per token", fmt::format("{} (f16)", per_token), per_token);
+  table.row(
+      "kv bytes per token", fmt::format("{} ({})", per_token, tensor::name(kDefault)), per_token
+  );
   if (!info.slow_types.empty()) advice.add("{}", slow_types_advice(info));
   table.row("model context", fmt::format("{} tokens", info.context_length), info.context_length);
   const Result<ContextPlan> plan = plan_context({

@@ -14,7 +14,7 @@
 namespace artery::model {
 
 struct LoadOptions {
-  tensor::KvType kv_type = tensor::KvType::kF16;
+  tensor::KvType kv_type = tensor::KvType::kI16;
   // Positions the model will serve at most, 0: all of its context (tables are sized by it).
   std::int64_t context_max = 0;
   // Where digests of model files are kept from start to start (digest_cache.h); empty: nowhere.

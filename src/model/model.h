@@ -46,7 +46,8 @@ class Model {
   virtual tensor::ComputePool* compute_pool() { return nullptr; }
 };
 
-// Everything that decides the bits of KV entries and logits, besides the weights: "fast-1/kv-f16".
+// Everything that decides the bits of KV entries and logits, besides the weights:
+// "fast-1/kv-int16".
 using NumericsId = std::string;
 
 }  // namespace artery::model

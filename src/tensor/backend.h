@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/chain_key.h"
@@ -31,20 +32,41 @@ struct Rows {
   std::int64_t cols = 0;
 };
 
-enum class KvType : std::uint8_t { kF16, kF32, kF64 };  // kF64: reference numerics only
-std::int64_t kv_type_bytes(KvType type);
+// kI16, kI16V8: integers with one float32 scale per position and head for K and V each, K of 16
+// bits, V of 16 or 8; fast numerics multiply them as integers. kF64: reference numerics only.
+enum class KvType : std::uint8_t { kF16, kF32, kF64, kI16, kI16V8 };
+constexpr bool is_integer(KvType type) { return type == KvType::kI16 || type == KvType::kI16V8; }
+std::string_view name(KvType type);   // "f16", "int16"
+std::int64_t key_bytes(KvType type);  // of one value, scales not counted
+std::int64_t value_bytes(KvType type);
 
 // One KV group's memory: `pages` pages of `page_bytes`. Within a page, layer l of the group starts
-// at l * layer_bytes: K as [kv_heads][head_dim][16 positions], then V as [kv_heads][16
-// positions][head_dim]. So lane i of a K vector is position i of the page.
+// at l * layer_bytes: the K of all heads, then the V of all heads. So lane i of a K vector is
+// position i of the page. Per head:
+//   kF16 .. kF64: K [head_dim][16 positions]; V [16 positions][head_dim]
+//   integers: K [head_dim / 2][16 positions][2 dimensions], scales [16]; V [16 / n][head_dim][n
+//             positions], n = 2 (16 bits) or 4 (8 bits), scales [16]; an odd head_dim is filled up
+//             in K
 struct KvGeometry {
   int layers = 0;
   int kv_heads = 0;
   int head_dim = 0;
   KvType type = KvType::kF16;
-  std::int64_t layer_bytes() const {
-    return std::int64_t{2} * kv_heads * head_dim * kPageTokens * kv_type_bytes(type);
+  std::int64_t k_bytes() const {  // of one head in a page
+    const int dims = is_integer(type) ? head_dim + head_dim % 2 : head_dim;
+    return dims * kPageTokens * key_bytes(type) + scale_bytes();
   }
+  std::int64_t v_bytes() const {
+    return std::int64_t{head_dim} * kPageTokens * value_bytes(type) + scale_bytes();
+  }
+  std::int64_t scale_bytes() const { return is_integer(type) ? kPageTokens * 4 : 0; }
+  std::int64_t k_offset(int layer, int head) const {
+    return layer * layer_bytes() + head * k_bytes();
+  }
+  std::int64_t v_offset(int layer, int head) const {
+    return layer * layer_bytes() + kv_heads * k_bytes() + head * v_bytes();
+  }
+  std::int64_t layer_bytes() const { return kv_heads * (k_bytes() + v_bytes()); }
   std::int64_t page_bytes() const { return layers * layer_bytes(); }
 };
 struct KvPages {
@@ -148,7 +170,8 @@ class Backend {
   ) = 0;
   // Causal attention of q [rows, heads * head_dim] over positions 0 .. its own (the rows' own k, v
   // already written). One partial result per block of absolute positions, one left fold over the
-  // blocks. `scale` multiplies q.k.
+  // blocks: where few rows see much, the partial results are computed in parallel. `scale`
+  // multiplies q.k.
   virtual void attention(
       Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
   ) = 0;

@@ -6,20 +6,40 @@ namespace artery::tensor {
 namespace {
 
 constexpr int kAttentionVectors = 32;  // query vectors that share loaded pages
+constexpr int kWordVectors = 96;       // the same of integer KV
+// Blocks of few query vectors are computed apart and folded later: that costs writing and reading
+// every block's result, 1 / 32 of the work.
+constexpr int kApartVectors = 32;
+constexpr std::int64_t kApartBlocksMin = 4;  // in one piece of work
+constexpr std::int64_t kApartIntsMax = 16 << 20;
+
+// The kernels of one KvType; kF64 has none.
+struct KvKernels {
+  decltype(KernelTable::kv_write_f16) write = nullptr;
+  decltype(KernelTable::attention_f16) attend = nullptr;
+};
+
+KvKernels kernels_of(const KernelTable& k, KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return {k.kv_write_f16, k.attention_f16};
+    case KvType::kF32:
+      return {k.kv_write_f32, k.attention_f32};
+    case KvType::kI16:
+      return {k.kv_write_i16, k.attention_i16};
+    case KvType::kI16V8:
+      return {k.kv_write_i16v8, k.attention_i16v8};
+    case KvType::kF64:
+      break;
+  }
+  return {};
+}
 
 }  // namespace
 
 ops::KvArgs FastBackend::kv_args(const KvPages& kv, int layer, int head) const {
   const KvGeometry& g = kv.geometry;
-  const std::int64_t head_bytes = std::int64_t{g.head_dim} * kPageTokens * kv_type_bytes(g.type);
-  const std::int64_t start = layer * g.layer_bytes();
-  return {
-      kv.base,
-      g.page_bytes(),
-      start + head * head_bytes,
-      start + (g.kv_heads + head) * head_bytes,
-      g.head_dim
-  };
+  return {kv.base, g.page_bytes(), g.k_offset(layer, head), g.v_offset(layer, head), g.head_dim};
 }
 
 void FastBackend::kv_write(
@@ -32,7 +52,7 @@ void FastBackend::kv_write(
   const KvGeometry& g = kv.geometry;
   CHECK(k.cols == std::int64_t{g.kv_heads} * g.head_dim, "{} columns", k.cols);
   CHECK(g.type != KvType::kF64, "float64 KV needs --numerics reference");
-  const auto write = g.type == KvType::kF16 ? k_.kv_write_f16 : k_.kv_write_f32;
+  const auto write = kernels_of(k_, g.type).write;
   const auto body = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       const auto after = std::upper_bound(batch.offsets.begin(), batch.offsets.end(), r);
@@ -57,16 +77,60 @@ void FastBackend::kv_write(
   pool_.parallel_for(k.rows, grain, std::ref(body));
 }
 
-// Rows of one sequence that go through its pages together.
-void FastBackend::split_rows(const AttentionBatch& batch, int group) {
-  const std::int32_t most = std::max(1, kAttentionVectors / group);
+// Rows of one sequence that go through its pages together, in even parts.
+void FastBackend::split_rows(const AttentionBatch& batch, const KvGeometry& g, int group) {
+  const int vectors = is_integer(g.type) ? kWordVectors : kAttentionVectors;
+  const std::int32_t most = std::max(1, vectors / group);
   groups_.clear();
   for (std::size_t s = 0; s + 1 < batch.offsets.size(); ++s) {
-    for (std::int32_t r = batch.offsets[s]; r < batch.offsets[s + 1]; r += most) {
-      const std::int32_t rows = std::min(most, batch.offsets[s + 1] - r);
-      groups_.push_back({static_cast<std::int32_t>(s), r, rows});
+    const std::int32_t rows = batch.offsets[s + 1] - batch.offsets[s];
+    const std::int32_t parts = (rows + most - 1) / most;
+    for (std::int32_t part = 0; part < parts; ++part) {
+      const auto begin = static_cast<std::int32_t>(std::int64_t{rows} * part / parts);
+      const auto end = static_cast<std::int32_t>(std::int64_t{rows} * (part + 1) / parts);
+      const std::int32_t first = batch.offsets[s] + begin;
+      const Position last = batch.positions[static_cast<std::size_t>(first + end - begin - 1)];
+      const std::int64_t blocks = last / ops::kAttentionBlock + 1;
+      for (std::int32_t head = 0; head < g.kv_heads; ++head) {
+        groups_.push_back({static_cast<std::int32_t>(s), first, end - begin, head, blocks});
+      }
     }
   }
+}
+
+// Pieces of work, the largest first. A group of few vectors that would keep one thread busy while
+// the others have nothing left is cut into ranges of blocks.
+void FastBackend::split_blocks(const KvGeometry& g, int group) {
+  ranges_.clear();
+  apart_.clear();
+  std::int64_t all = 0;
+  for (const RowGroup& rows : groups_) all += rows.blocks * rows.rows;
+  const std::int64_t share = all / (std::int64_t{4} * pool_.threads()) + 1;
+  std::int64_t kept = 0;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    RowGroup& rows = groups_[i];
+    const auto index = static_cast<std::int32_t>(i);
+    const std::int64_t piece = std::max(kApartBlocksMin, share / rows.rows + 1);
+    const std::int64_t ints = ops::partial_ints(rows.rows, group, g.head_dim) * rows.blocks;
+    if (!is_integer(g.type) || pool_.threads() == 1 || rows.rows * group > kApartVectors ||
+        rows.blocks < 2 * piece || kept + ints > kApartIntsMax) {
+      ranges_.push_back({index, 0, rows.blocks});
+      continue;
+    }
+    rows.kept = kept;
+    kept += ints;
+    apart_.push_back(index);
+    for (std::int64_t b = 0; b < rows.blocks; b += piece) {
+      ranges_.push_back({index, b, std::min(piece, rows.blocks - b)});
+    }
+  }
+  partials_.get(static_cast<std::size_t>(kept));
+  const auto work = [&](const BlockRange& r) {
+    return r.count * groups_[static_cast<std::size_t>(r.group)].rows;
+  };
+  std::stable_sort(ranges_.begin(), ranges_.end(), [&](const BlockRange& a, const BlockRange& b) {
+    return work(a) > work(b);
+  });
 }
 
 void FastBackend::attention(
@@ -80,31 +144,46 @@ void FastBackend::attention(
   CHECK(q.cols % (std::int64_t{g.kv_heads} * g.head_dim) == 0, "{} columns", q.cols);
   CHECK(g.type != KvType::kF64, "float64 KV needs --numerics reference");
   const int group = static_cast<int>(q.cols / g.head_dim / g.kv_heads);
-  const auto attend = g.type == KvType::kF16 ? k_.attention_f16 : k_.attention_f32;
-  split_rows(batch, group);
-  const int most_rows = std::max(1, kAttentionVectors / group);
+  split_rows(batch, g, group);
+  split_blocks(g, group);
+  int most_rows = 0;
+  for (const RowGroup& rows : groups_) most_rows = std::max(most_rows, rows.rows);
   const std::int64_t stride = ops::attention_scratch_floats(most_rows, group, g.head_dim);
   float* scratch = per_thread_.get(static_cast<std::size_t>(pool_.threads() * stride));
+  const auto args_of = [&](const RowGroup& rows, int thread) {
+    const std::int64_t at = std::int64_t{rows.head} * group * g.head_dim;
+    ops::AttentionArgs args = {};
+    args.kv = kv_args(kv, layer, rows.head);
+    args.page_table = batch.page_table.data() + rows.sequence * batch.pages_max;
+    args.q = row_of(q, rows.first) + at;
+    args.out = row_of(out, rows.first) + at;
+    args.stride = q.cols;
+    args.group = group;
+    args.rows = rows.rows;
+    args.position = batch.positions[static_cast<std::size_t>(rows.first)];
+    args.scale = scale;
+    args.scratch = scratch + thread * stride;
+    if (rows.kept >= 0) args.partials = partials_.get(0) + rows.kept;
+    return args;
+  };
+  const auto attend = kernels_of(k_, g.type).attend;
   const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      const RowGroup& rows = groups_[static_cast<std::size_t>(item / g.kv_heads)];
-      const int head = static_cast<int>(item % g.kv_heads);
-      const std::int64_t at = std::int64_t{head} * group * g.head_dim;
-      ops::AttentionArgs args = {};
-      args.kv = kv_args(kv, layer, head);
-      args.page_table = batch.page_table.data() + rows.sequence * batch.pages_max;
-      args.q = row_of(q, rows.first) + at;
-      args.out = row_of(out, rows.first) + at;
-      args.stride = q.cols;
-      args.group = group;
-      args.rows = rows.rows;
-      args.position = batch.positions[static_cast<std::size_t>(rows.first)];
-      args.scale = scale;
-      args.scratch = scratch + thread * stride;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const BlockRange& range = ranges_[static_cast<std::size_t>(i)];
+      ops::AttentionArgs args = args_of(groups_[static_cast<std::size_t>(range.group)], thread);
+      args.first_block = range.first;
+      args.blocks = range.count;
       attend(args);
     }
   };
-  pool_.parallel_for(std::ssize(groups_) * g.kv_heads, 1, std::ref(body));
+  pool_.parallel_for(std::ssize(ranges_), 1, std::ref(body));
+  const auto fold = [&](std::int64_t begin, std::int64_t end, int thread) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int32_t apart = apart_[static_cast<std::size_t>(i)];
+      k_.fold_words(args_of(groups_[static_cast<std::size_t>(apart)], thread));
+    }
+  };
+  if (!apart_.empty()) pool_.parallel_for(std::ssize(apart_), 1, std::ref(fold));
 }
 
 }  // namespace artery::tensor

@@ -63,9 +63,29 @@ void FastBackend::rope(
   pool_.parallel_for(x.rows, grain, std::ref(body));
 }
 
-std::int64_t kv_type_bytes(KvType type) {
+std::string_view name(KvType type) {
   switch (type) {
     case KvType::kF16:
+      return "f16";
+    case KvType::kF32:
+      return "f32";
+    case KvType::kF64:
+      return "f64";
+    case KvType::kI16:
+      return "int16";
+    case KvType::kI16V8:
+      return "int16v8";
+  }
+  return "";
+}
+
+std::int64_t value_bytes(KvType type) { return type == KvType::kI16V8 ? 1 : key_bytes(type); }
+
+std::int64_t key_bytes(KvType type) {
+  switch (type) {
+    case KvType::kF16:
+    case KvType::kI16:
+    case KvType::kI16V8:
       return 2;
     case KvType::kF32:
       return 4;

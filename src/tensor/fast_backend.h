@@ -174,7 +174,8 @@ class FastBackend final : public Backend {
   );
   void matmul_by_rows(const WeightMatrix& w, const MatmulArgs& args);
   ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
-  void split_rows(const AttentionBatch& batch, int group);
+  void split_rows(const AttentionBatch& batch, const KvGeometry& g, int group);
+  void split_blocks(const KvGeometry& g, int group);
 
   ComputePool& pool_;
   Isa isa_;
@@ -194,12 +195,25 @@ class FastBackend final : public Backend {
   float* group_x_ = nullptr;           // of groups_x_, when a job reads it
   ops::Scratch<float> per_thread_;
   ops::Scratch<RowPanel> row_panels_;
+  // Attention: the query vectors of consecutive rows of one sequence and of one KV head, and of
+  // those the part that one thread computes: all, or the results of some blocks.
   struct RowGroup {
     std::int32_t sequence;
     std::int32_t first;
     std::int32_t rows;
+    std::int32_t head;
+    std::int64_t blocks;     // of positions that the last row sees
+    std::int64_t kept = -1;  // where in partials_ the results of its blocks are; -1: not apart
+  };
+  struct BlockRange {
+    std::int32_t group;
+    std::int64_t first;
+    std::int64_t count;
   };
   std::vector<RowGroup> groups_;
+  std::vector<BlockRange> ranges_;
+  std::vector<std::int32_t> apart_;  // the groups whose blocks are computed apart
+  ops::Scratch<std::int32_t> partials_;
 };
 
 }  // namespace artery::tensor

@@ -12,48 +12,13 @@
 #include "tensor/math.h"
 #include "tensor/ops/arena.h"
 #include "tensor/ops/checks.h"
-#include "tensor/quant/half.h"
+#include "tensor/reference_kv.h"
 
 namespace artery::tensor {
 namespace {
 
 double* doubles(const Rows& x) { return static_cast<double*>(x.data); }
 double* row_of(const Rows& x, std::int64_t r) { return doubles(x) + r * x.cols; }
-
-// One KV element, whatever its type.
-double kv_get(const std::byte* base, KvType type, std::int64_t index) {
-  const std::byte* at = base + index * kv_type_bytes(type);
-  if (type == KvType::kF64) {
-    double value;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  if (type == KvType::kF32) {
-    float value;
-    std::memcpy(&value, at, sizeof(value));
-    return value;
-  }
-  std::uint16_t half;
-  std::memcpy(&half, at, sizeof(half));
-  return quant::f16_to_f32(half);
-}
-
-void kv_put(std::byte* base, KvType type, std::int64_t index, double value) {
-  std::byte* at = base + index * kv_type_bytes(type);
-  const auto single = static_cast<float>(value);
-  const std::uint16_t half = quant::f32_to_f16(single);
-  switch (type) {
-    case KvType::kF64:
-      std::memcpy(at, &value, sizeof(value));
-      break;
-    case KvType::kF32:
-      std::memcpy(at, &single, sizeof(single));
-      break;
-    case KvType::kF16:
-      std::memcpy(at, &half, sizeof(half));
-      break;
-  }
-}
 
 // 16 outputs of one activation row from interleaved weights [cols][16], products and sums in
 // separate roundings, k ascending.
@@ -198,11 +163,9 @@ class ReferenceBackend final : public Backend {
     const double* q;
     const std::byte* base;
     const PageId* pages;
-    std::int64_t page_bytes;
+    KvGeometry geometry;
     std::int64_t k_offset;
     std::int64_t v_offset;
-    KvType type;
-    int dim;
   };
   static void attend(
       const Head& head, Position position, double scale, double* weights, double* out
@@ -272,22 +235,18 @@ void ReferenceBackend::kv_write(
   ops::check_attention_batch(batch, k.rows);
   const KvGeometry& g = kv.geometry;
   CHECK(k.cols == std::int64_t{g.kv_heads} * g.head_dim, "{} columns", k.cols);
-  const std::int64_t half_layer = g.layer_bytes() / 2;
+  const auto dims = static_cast<std::size_t>(g.head_dim);
   for (std::size_t s = 0; s + 1 < batch.offsets.size(); ++s) {
     for (std::int64_t r = batch.offsets[s]; r < batch.offsets[s + 1]; ++r) {
       const Position position = batch.positions[static_cast<std::size_t>(r)];
       const auto entry = s * static_cast<std::size_t>(batch.pages_max) +
                          static_cast<std::size_t>(position / kPageTokens);
-      std::byte* keys =
-          kv.base + batch.page_table[entry] * g.page_bytes() + layer * g.layer_bytes();
+      std::byte* page = kv.base + batch.page_table[entry] * g.page_bytes();
       const int lane = position % kPageTokens;
-      for (std::int64_t c = 0; c < k.cols; ++c) {
-        const std::int64_t head = c / g.head_dim;
-        const std::int64_t d = c % g.head_dim;
-        kv_put(keys, g.type, c * kPageTokens + lane, row_of(k, r)[c]);
-        kv_put(
-            keys + half_layer, g.type, (head * kPageTokens + lane) * g.head_dim + d, row_of(v, r)[c]
-        );
+      for (int h = 0; h < g.kv_heads; ++h) {
+        const std::int64_t at = std::int64_t{h} * g.head_dim;
+        put_key(page + g.k_offset(layer, h), g, lane, {row_of(k, r) + at, dims});
+        put_value(page + g.v_offset(layer, h), g, lane, {row_of(v, r) + at, dims});
       }
     }
   }
@@ -297,14 +256,15 @@ void ReferenceBackend::kv_write(
 void ReferenceBackend::attend(
     const Head& head, Position position, double scale, double* weights, double* out
 ) {
+  const KvGeometry& g = head.geometry;
+  const auto page_of = [&](Position j) {
+    return head.base + head.pages[j / kPageTokens] * g.page_bytes();
+  };
   double top = -HUGE_VAL;
   for (Position j = 0; j <= position; ++j) {
-    const std::byte* keys =
-        head.base + head.pages[j / kPageTokens] * head.page_bytes + head.k_offset;
+    const std::byte* keys = page_of(j) + head.k_offset;
     double dot = 0;
-    for (int d = 0; d < head.dim; ++d) {
-      dot += head.q[d] * kv_get(keys, head.type, std::int64_t{d} * kPageTokens + j % kPageTokens);
-    }
+    for (int d = 0; d < g.head_dim; ++d) dot += head.q[d] * kv_key(keys, g, j % kPageTokens, d);
     weights[j] = dot * scale;
     top = std::max(top, weights[j]);
   }
@@ -313,14 +273,14 @@ void ReferenceBackend::attend(
     weights[j] = exp_d(weights[j] - top);
     sum += weights[j];
   }
-  std::fill_n(out, head.dim, 0.0);
+  std::fill_n(out, g.head_dim, 0.0);
   for (Position j = 0; j <= position; ++j) {
-    const std::byte* values =
-        head.base + head.pages[j / kPageTokens] * head.page_bytes + head.v_offset;
-    const std::int64_t row = std::int64_t{j % kPageTokens} * head.dim;
-    for (int d = 0; d < head.dim; ++d) out[d] += weights[j] * kv_get(values, head.type, row + d);
+    const std::byte* values = page_of(j) + head.v_offset;
+    for (int d = 0; d < g.head_dim; ++d) {
+      out[d] += weights[j] * kv_value(values, g, j % kPageTokens, d);
+    }
   }
-  for (int d = 0; d < head.dim; ++d) out[d] /= sum;
+  for (int d = 0; d < g.head_dim; ++d) out[d] /= sum;
 }
 
 void ReferenceBackend::attention(
@@ -334,7 +294,6 @@ void ReferenceBackend::attention(
   CHECK(q.cols % (std::int64_t{g.kv_heads} * g.head_dim) == 0, "{} columns", q.cols);
   const std::int64_t heads = q.cols / g.head_dim;
   const std::int64_t group = heads / g.kv_heads;
-  const std::int64_t head_bytes = g.layer_bytes() / 2 / g.kv_heads;
   const std::int64_t stride = batch.pages_max * kPageTokens;
   double* scratch = per_thread_.get(static_cast<std::size_t>(pool_.threads() * stride));
   const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
@@ -347,11 +306,9 @@ void ReferenceBackend::attention(
       head.q = row_of(q, r) + h * g.head_dim;
       head.base = kv.base;
       head.pages = batch.page_table.data() + sequence * batch.pages_max;
-      head.page_bytes = g.page_bytes();
-      head.k_offset = layer * g.layer_bytes() + h / group * head_bytes;
-      head.v_offset = head.k_offset + g.layer_bytes() / 2;
-      head.type = g.type;
-      head.dim = g.head_dim;
+      head.geometry = g;
+      head.k_offset = g.k_offset(layer, static_cast<int>(h / group));
+      head.v_offset = g.v_offset(layer, static_cast<int>(h / group));
       double* result = row_of(out, r) + h * g.head_dim;
       attend(
           head,

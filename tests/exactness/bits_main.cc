@@ -355,10 +355,14 @@ int run(const std::string& golden) {
     if (!tensor::supported(isa)) continue;
     const auto backend = tensor::make_fast_backend(pool, isa);
     Lines lines = common;
-    run_models(*backend, tensor::KvType::kF16, lines);
-    Lines wide;
-    run_models(*backend, tensor::KvType::kF32, wide);
-    for (const auto& [name, digest] : wide) lines["f32 kv " + name] = digest;
+    run_models(*backend, tensor::KvType::kI16, lines);
+    for (const auto type : {tensor::KvType::kF16, tensor::KvType::kF32}) {
+      Lines other;
+      run_models(*backend, type, other);
+      for (const auto& [name, digest] : other) {
+        lines[fmt::format("{} kv {}", tensor::name(type), name)] = digest;
+      }
+    }
     if (golden.empty()) {
       fmt::print("# {}\n{}", tensor::name(isa), text_of(lines));
     } else {

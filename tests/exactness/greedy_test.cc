@@ -89,7 +89,7 @@ struct Numerics {
 const Numerics kReference = {tensor::make_reference_backend, tensor::KvType::kF64};
 const Numerics kFast = {
     [](tensor::ComputePool& pool) { return tensor::make_fast_backend(pool, tensor::best_isa()); },
-    tensor::KvType::kF16
+    tensor::KvType::kI16
 };
 
 // Asks for all of them at once.

@@ -14,7 +14,7 @@ using testing::TinyModelOptions;
 struct Tiny {
   std::string name;
   TinyModelOptions options;
-  KvType kv_type = KvType::kF16;
+  KvType kv_type = KvType::kI16;
 };
 
 // Widths are odd where the type allows: no multiple of 16 columns, of 64 values a head, of 16 rows.
@@ -41,6 +41,7 @@ const std::vector<Tiny>& tiny_models() {
         {"llama_q4_1", make("llama", DType::kQ4_1, 3, 1, 64)},
         {"llama_q8_0", make("llama", DType::kQ8_0, 8, 2, 36)},
         {"qwen2_q8_0_kv_f32", make("qwen2", DType::kQ8_0, 2, 2, 48), KvType::kF32},
+        {"llama_q4_1_kv_f16", make("llama", DType::kQ4_1, 4, 2, 40), KvType::kF16},
         {"llama_f16_kv_f32", make("llama", DType::kF16, 4, 1, 22), KvType::kF32},
     };
     for (Tiny& tiny : out) {

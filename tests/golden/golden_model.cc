@@ -77,7 +77,7 @@ Result<LoadedModel> load_golden(const GoldenModel& golden, Numerics numerics) {
                           : tensor::make_fast_backend(*out.pool, tensor::best_isa());
   const auto file = TRY(model::GgufFile::open(golden.weights));
   model::LoadOptions options;
-  options.kv_type = reference ? tensor::KvType::kF64 : tensor::KvType::kF16;
+  options.kv_type = reference ? tensor::KvType::kF64 : tensor::KvType::kI16;
   options.context_max = 2048;
   out.model = TRY(model::load_model(*file, *out.backend, options));
   return out;

@@ -66,18 +66,6 @@ std::string slow_types(const std::vector<const TensorInfo*>& used) {
   return fmt::format("{} ({} % of the weights)", fmt::join(names, ", "), 100 * slow / all);
 }
 
-std::string_view kv_name(tensor::KvType type) {
-  switch (type) {
-    case tensor::KvType::kF16:
-      return "kv-f16";
-    case tensor::KvType::kF32:
-      return "kv-f32";
-    case tensor::KvType::kF64:
-      return "kv-f64";
-  }
-  return "";
-}
-
 std::int64_t packed_bytes(const DecoderWeights& weights) {
   auto vector = [](const tensor::WeightVector& v) {
     return static_cast<std::int64_t>(v.size() * sizeof(float));
@@ -127,7 +115,7 @@ class Decoder final : public Model {
     group.entry_bytes = group.geometry.page_bytes() / kPageTokens;
     KvLayout layout;
     layout.groups.push_back(group);
-    layout.numerics_id = fmt::format("{}/{}", backend_.numerics_class(), kv_name(kv_type_));
+    layout.numerics_id = fmt::format("{}/kv-{}", backend_.numerics_class(), tensor::name(kv_type_));
     // A record stays within 4 MiB (design, "KV"), in whole pages.
     const std::int64_t pages = (std::int64_t{4} << 20) / group.geometry.page_bytes();
     layout.record_pages = static_cast<int>(std::clamp<std::int64_t>(pages, 1, 16));

@@ -248,11 +248,12 @@ TEST(Decoder, ChunksAndLogitRowsChangeNoBit) {
   for (const auto& backend : backends) {
     SCOPED_TRACE(backend->numerics_class());
     const bool exact = backend == backends[0];
-    const auto kv_type = exact ? tensor::KvType::kF64 : tensor::KvType::kF16;
+    const auto kv_type = exact ? tensor::KvType::kF64 : tensor::KvType::kI16;
     const auto model = load(bytes, *backend, kv_type);
     ASSERT_NE(model, nullptr);
     EXPECT_EQ(
-        model->kv_layout().numerics_id, backend->numerics_class() + (exact ? "/kv-f64" : "/kv-f16")
+        model->kv_layout().numerics_id,
+        backend->numerics_class() + (exact ? "/kv-f64" : "/kv-int16")
     );
     auto runner = ModelRunner::make(*model, 100);
     ASSERT_TRUE(runner);

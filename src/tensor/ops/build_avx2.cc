@@ -17,6 +17,8 @@ namespace {
 //
 #include "tensor/ops/bf16_avx2.inc"
 //
+#include "tensor/ops/words_avx2.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

@@ -22,6 +22,8 @@ namespace {
 //
 #include "tensor/ops/bf16_avx512.inc"
 //
+#include "tensor/ops/words_avx512.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

@@ -15,6 +15,8 @@ namespace {
 //
 #include "tensor/ops/bf16_scalar.inc"
 //
+#include "tensor/ops/words_scalar.inc"
+//
 #include "tensor/ops/kernels.inc"
 }  // namespace
 

@@ -90,8 +90,8 @@ struct RowIntegers {
 constexpr std::size_t kRowPanelBytes = 512 + 2 * 64;
 constexpr std::size_t kRowMinPanelBytes = 512 + 4 * 64;
 
-// Where one layer and KV head of a page lies: page p starts at base + p * page_bytes, its K
-// [head_dim][16] at + k_offset, its V [16][head_dim] at + v_offset.
+// Where one layer and KV head of a page lies: page p starts at base + p * page_bytes, its K at +
+// k_offset, its V at + v_offset; for the layout of each see KvGeometry.
 struct KvArgs {
   std::byte* base;
   std::int64_t page_bytes;
@@ -113,9 +113,21 @@ struct AttentionArgs {
   std::int64_t position;  // of the first row; row i has position + i
   float scale;
   float* scratch;  // attention_scratch_floats(...)
+  // Integer kernels only: a row's blocks may be computed apart, in any order, and folded
+  // in the end. Not null: the results of `blocks` blocks from first_block on are kept there.
+  std::int32_t* partials;  // partial_ints(...) a block, from block 0 on
+  std::int64_t first_block;
+  std::int64_t blocks;
 };
 constexpr std::int64_t attention_scratch_floats(int rows, int group, int head_dim) {
-  return std::int64_t{rows} * group * (kAttentionBlock + head_dim + 4);
+  // The int16 kernels' is the larger one: state and factors in whole vectors, o, scores, weights,
+  // and the query as integers.
+  const std::int64_t vectors = std::int64_t{rows} * group;
+  const std::int64_t dims = (head_dim + 15) / 16 * 16;
+  return 5 * (vectors + 32) + vectors * (2 * dims + kAttentionBlock * 2);
+}
+constexpr std::int64_t partial_ints(int rows, int group, int head_dim) {
+  return std::int64_t{rows} * group * ((head_dim + 15) / 16 * 16 + 16);
 }
 
 struct RopeArgs {
@@ -195,6 +207,14 @@ struct KernelTable {
   // See attention.inc.
   void (*attention_f16)(const AttentionArgs&);
   void (*attention_f32)(const AttentionArgs&);
+  // See attention_int16.inc. fold_words turns the kept results of all blocks into the output.
+  void (*kv_write_i16)(const KvArgs&, std::int64_t page, int lane, const float* k, const float* v);
+  void (*kv_write_i16v8)(
+      const KvArgs&, std::int64_t page, int lane, const float* k, const float* v
+  );
+  void (*attention_i16)(const AttentionArgs&);
+  void (*attention_i16v8)(const AttentionArgs&);
+  void (*fold_words)(const AttentionArgs&);
 };
 
 }  // namespace artery::tensor::ops

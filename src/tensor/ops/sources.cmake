@@ -10,12 +10,14 @@ set(TENSOR_KERNEL_SOURCES
   math.cc
   ops/build_scalar.cc
   reference_backend.cc
+  reference_kv.cc
   tile_pack.cc
   weights.cc)
 set(TENSOR_KERNEL_TESTS
   compute_pool_test.cc
   fast_linear_test.cc
   math_test.cc
+  ops/attention_int16_test.cc
   ops/attention_test.cc
   ops/elementwise_test.cc
   ops/golden_bits_test.cc
@@ -42,4 +44,6 @@ set_source_files_properties(reference_backend.cc PROPERTIES COMPILE_OPTIONS "$<$
 if(ARTERY_BENCH)
   add_executable(matmul_bench ops/matmul_bench.cc)
   target_link_libraries(matmul_bench PRIVATE artery_tensor)
+  add_executable(attention_bench ops/attention_bench.cc)
+  target_link_libraries(attention_bench PRIVATE artery_tensor)
 endif()
