@@ -128,7 +128,7 @@ void FastBackend::split_blocks(const KvGeometry& g, int group) {
   const auto work = [&](const BlockRange& r) {
     return r.count * groups_[static_cast<std::size_t>(r.group)].rows;
   };
-  std::stable_sort(ranges_.begin(), ranges_.end(), [&](const BlockRange& a, const BlockRange& b) {
+  std::sort(ranges_.begin(), ranges_.end(), [&](const BlockRange& a, const BlockRange& b) {
     return work(a) > work(b);
   });
 }
