@@ -35,7 +35,9 @@ TEST_F(LimitsTest, GivesUpAClientThatNeverReads) {
       20000
   ));
   EXPECT_TRUE(eventually([&] { return engine->status().running == 0; }));
-  EXPECT_TRUE(has(get("/metrics").body, "finished_reason=\"abort\",model_name=\"tiny\"} 1\n"));
+  EXPECT_TRUE(eventually([&] {
+    return has(get("/metrics").body, "finished_reason=\"abort\",model_name=\"tiny\"} 1\n");
+  }));
 }
 
 TEST_F(LimitsTest, WaitsForAClientThatReadsSlowly) {

@@ -8,6 +8,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -102,7 +103,7 @@ class TlsClient {
   std::string read_until(std::string_view text) {
     std::string out;
     char byte = 0;
-    while (out.find(text) == std::string::npos && SSL_read(ssl_, &byte, 1) == 1) out += byte;
+    while (!out.ends_with(text) && SSL_read(ssl_, &byte, 1) == 1) out += byte;
     return out;
   }
   // The server said goodbye as TLS asks, instead of just going.
@@ -123,6 +124,7 @@ class TlsTest : public StreamTest {
  protected:
   void SetUp() override {
     StreamTest::SetUp();
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a socket that the server may have closed
     folder_ = fs::temp_directory_path() / ("artery_tls_" + std::to_string(getpid()));
     fs::create_directories(folder_);
     make_certificate("first", folder_ / "cert.pem", folder_ / "key.pem");
@@ -170,6 +172,18 @@ TEST_F(TlsTest, TakesLargeBodies) {
       message("POST", "/tokenize", "", R"({"prompt":")" + std::string(1u << 20, 'a') + R"("})")
   );
   EXPECT_NE(client.read_until("]").find("\"count\":1048576"), std::string::npos);
+}
+
+TEST_F(TlsTest, ARefusalReachesAClientThatGoesOnSending) {
+  config.body_bytes_max = 1000;
+  start();
+  const std::string part(100000, 'x');
+  for (int i = 0; i < 5; ++i) {
+    TlsClient client(server->port());
+    client.send("POST /tokenize HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n");
+    for (int sent = 0; sent < 40; ++sent) client.send(part);
+    EXPECT_NE(client.read_until("}}").find(" 413 "), std::string::npos);
+  }
 }
 
 TEST_F(TlsTest, AGoneClientCancelsItsWork) {
@@ -220,7 +234,7 @@ TEST_F(TlsTest, TellsPlainHttpToUseTls) {
   silent.half_close();
   EXPECT_TRUE(silent.at_end());
   TestClient garbage(server->port());
-  garbage.send("\x16\x03\x01\x01\x01 no handshake at all, whatever the first byte says");
+  garbage.send(std::string_view("\x16\x03\x01\x00\x05hello", 10));  // a record, no handshake
   EXPECT_TRUE(garbage.at_end());
   EXPECT_TRUE(TlsClient(server->port()).connected());
 }

@@ -252,6 +252,7 @@ class Limits(Case):
             self.too_many(server)
 
     def too_many(self, server):
+        time.sleep(2.5)  # refused ones linger that long
         held = [Connection(server.port) for _ in range(4)]
         for connection in held:
             connection.request("GET", "/live")

@@ -4,6 +4,7 @@
 #include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <cstddef>
 #include <exception>
 #include <new>
 #include <utility>
@@ -21,14 +22,15 @@ class BoundedMemory final : public json::memory_resource {
   explicit BoundedMemory(std::size_t most) : left_(most) {}
 
  private:
+  // The library frees with other alignments than it allocates with, all within the usual one.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (bytes > left_) throw std::bad_alloc();
-    void* memory = ::operator new(bytes, std::align_val_t(alignment));
+    if (bytes > left_ || alignment > alignof(std::max_align_t)) throw std::bad_alloc();
+    void* memory = ::operator new(bytes);
     left_ -= bytes;
     return memory;
   }
-  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
-    ::operator delete(memory, std::align_val_t(alignment));
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t) override {
+    ::operator delete(memory);
     left_ += bytes;
   }
   bool do_is_equal(const json::memory_resource& other) const noexcept override {

@@ -158,6 +158,10 @@ void Connection::read() {
 void Connection::on_read(const error_code& error, std::size_t count) {
   reading_ = false;
   if (phase_ == Phase::kClosed) return;
+  if (error && tls_ && phase_ == Phase::kLinger) {
+    discard_input();
+    return;
+  }
   if (error) {
     // A TLS client that closes without saying so is common, and closed all the same.
     on_input_end(error != asio::error::eof && error != asio::ssl::error::stream_truncated);
@@ -351,13 +355,33 @@ void Connection::linger() {
   set_phase(Phase::kLinger);
   in_.clear();
   if (tls_) {
-    // The client's own goodbye, the end of its input or the timer closes the socket.
-    tls_->async_shutdown([self = shared_from_this()](const error_code&) { self->close_socket(); });
+    tls_->async_shutdown([self = shared_from_this()](const error_code& error) {
+      // It fails when the client goes on sending, as with the rest of a body that is too large.
+      error ? self->discard_input() : self->close_socket();
+    });
   } else {
     error_code ignored;
     socket_.shutdown(Socket::shutdown_send, ignored);
   }
   read();
+}
+
+void Connection::discard_input() {
+  if (phase_ != Phase::kLinger || discarding_) return;
+  discarding_ = true;
+  discarded_.resize(kReadBytes);
+  socket_.async_read_some(
+      asio::buffer(discarded_),
+      [self = shared_from_this()](const error_code& error, std::size_t count) {
+        self->discarding_ = false;
+        self->lingered_ += count;
+        if (error || self->lingered_ > kLingerBytesMax) {
+          self->close_socket();
+        } else {
+          self->discard_input();
+        }
+      }
+  );
 }
 
 void Connection::give_up_stalled() {

@@ -96,6 +96,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_written(const boost::system::error_code& error, std::size_t count);
   void exchange_done(bool keep);
   void linger();
+  // While lingering after TLS has ended: reads and forgets, below TLS.
+  void discard_input();
   void give_up_stalled();
   void close_socket();
 
@@ -121,6 +123,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;
   bool input_ended_ = false;
   std::size_t lingered_ = 0;
+  std::string discarded_;
+  bool discarding_ = false;
 
   struct Outgoing {
     std::string bytes;
