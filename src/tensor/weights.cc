@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/quant/decode.h"
@@ -14,17 +17,14 @@ namespace artery::tensor {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLine = 64;
+
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
-}  // namespace
-
-Result<HugeBuffer> HugeBuffer::make(std::size_t bytes) {
-  HugeBuffer buffer;
-  if (bytes == 0) return buffer;
-  // Small buffers (norms, tests) stay in ordinary pages.
-  const bool huge = bytes >= kHugePage;
-  const std::size_t unit = huge ? kHugePage : std::size_t{4096};
-  const std::size_t mapped = round_up(bytes, unit);
+// Zeroed, in 2 MiB pages if `huge`; then `bytes` is rounded up to them.
+Result<std::byte*> map_zeros(std::size_t bytes, bool huge) {
+  const std::size_t mapped = round_up(bytes, huge ? kHugePage : kPage);
   const std::size_t slack = huge ? kHugePage : 0;
   void* address =
       mapped < bytes
@@ -40,21 +40,64 @@ Result<HugeBuffer> HugeBuffer::make(std::size_t bytes) {
     );
   }
   auto* start = static_cast<std::byte*>(address);
-  if (huge) {
-    // Cut to 2 MiB boundaries: a huge page needs an aligned range.
-    const std::size_t lead = round_up(reinterpret_cast<std::size_t>(start), kHugePage) -
-                             reinterpret_cast<std::size_t>(start);
-    if (lead > 0) munmap(start, lead);
-    if (slack > lead) munmap(start + lead + mapped, slack - lead);
-    start += lead;
-    madvise(start, mapped, MADV_HUGEPAGE);  // advice: refusal costs speed only
-  }
-  buffer.data_ = std::unique_ptr<std::byte, Unmap>(start, Unmap{mapped});
+  if (!huge) return start;
+  // Cut to 2 MiB boundaries: a huge page needs an aligned range.
+  const std::size_t lead = round_up(reinterpret_cast<std::size_t>(start), kHugePage) -
+                           reinterpret_cast<std::size_t>(start);
+  if (lead > 0) munmap(start, lead);
+  if (slack > lead) munmap(start + lead + mapped, slack - lead);
+  start += lead;
+  madvise(start, mapped, MADV_HUGEPAGE);  // advice: refusal costs speed only
+  return start;
+}
+
+// The matrices of small models are smaller than a huge page, so they share them: pages of 4 KiB
+// cost a tenth of the bandwidth and more. What a slab has not handed out is never touched.
+constexpr std::size_t kSlab = std::size_t{32} << 20;
+constexpr std::size_t kSmallest = std::size_t{32} << 10;  // norms and tests stay in small pages
+
+struct Slab {
+  Slab(std::byte* start, std::size_t bytes) : data(start), size(bytes) {}
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+  ~Slab() { munmap(data, size); }
+
+  std::byte* data;
+  std::size_t size;
+  std::size_t used = 0;
+};
+std::mutex current_mutex;
+std::weak_ptr<Slab> current_slab;  // alive as long as a buffer in it
+
+}  // namespace
+
+Result<HugeBuffer> HugeBuffer::make(std::size_t bytes) {
+  HugeBuffer buffer;
+  if (bytes == 0) return buffer;
   buffer.bytes_ = bytes;
+  if (bytes >= kSmallest && bytes < kHugePage) {
+    const std::lock_guard lock(current_mutex);
+    std::shared_ptr<Slab> slab = current_slab.lock();
+    const std::size_t taken = round_up(bytes, kLine);
+    if (slab == nullptr || slab->size - slab->used < taken) {
+      std::byte* start = TRY(map_zeros(kSlab, true));
+      slab = std::make_shared<Slab>(start, kSlab);
+      current_slab = slab;
+    }
+    std::byte* data = slab->data + slab->used;
+    slab->used += taken;
+    buffer.data_ = {data, Unmap{0, std::move(slab)}};
+    return buffer;
+  }
+  const bool huge = bytes >= kHugePage;
+  std::byte* start = TRY(map_zeros(bytes, huge));
+  buffer.data_ = {start, Unmap{round_up(bytes, huge ? kHugePage : kPage), nullptr}};
   return buffer;
 }
 
-void HugeBuffer::Unmap::operator()(std::byte* data) const { munmap(data, bytes); }
+void HugeBuffer::Unmap::operator()(std::byte* data) const {
+  if (slab == nullptr) munmap(data, bytes);
+}
 
 bool WeightMatrix::is_interleaved(DType type) { return has_interleaved_tile(type); }
 

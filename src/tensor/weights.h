@@ -4,8 +4,8 @@
 //
 // A matrix [rows, cols] is held as tiles of 16 rows. In a tile of a fast type the 16 rows are
 // interleaved so that lane i of a vector is row i (cpu-perf.md section 5); the other types keep
-// their file bytes row by row and are unpacked a tile at a time when used. The last tile is padded
-// with zero rows.
+// their file bytes row by row and are unpacked to integers, two tiles at a time, when used. The
+// last tile is padded with zero rows. Nothing of the file is kept.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,8 @@ namespace artery::tensor {
 
 constexpr int kLanes = 16;  // canonical lanes: rows of a tile, positions of a KV page
 
-// Zeroed memory in 2 MiB pages where the system allows (madvise), 64-byte aligned.
+// Zeroed memory in 2 MiB pages where the system allows (madvise), 64-byte aligned. Buffers smaller
+// than such a page share pages, which are given back with the last of them. make: any thread.
 class HugeBuffer {
  public:
   HugeBuffer() = default;
@@ -32,9 +33,10 @@ class HugeBuffer {
  private:
   struct Unmap {
     std::size_t bytes;
+    std::shared_ptr<void> slab;  // of a buffer that shares its pages
     void operator()(std::byte* data) const;
   };
-  std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0}};
+  std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0, nullptr}};
   std::size_t bytes_ = 0;
 };
 

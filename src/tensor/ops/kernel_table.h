@@ -75,6 +75,9 @@ struct PanelArgs {
   const float* bias;   // of the first column, or null
   float* out;
   std::int64_t out_stride;
+  const std::byte* next;    // weights to fetch ahead, or null
+  std::size_t next_stride;  // between their tiles
+  std::size_t next_step;    // bytes of one tile for one block
 };
 
 // 16 rows of weights as integers and scales (quant/integers.h): q [16][kPanelValues], scale and

@@ -33,10 +33,12 @@ struct TileFormat {
   std::size_t heads;        // narrow fields of a block
   std::size_t head_width;
   std::size_t head_file_at[2];
-  Field fields[3];
+  Field fields[8];  // the unused ones are empty
 
   constexpr std::size_t body_bytes() const {
-    return kTileLine * (fields[0].dwords + fields[1].dwords + fields[2].dwords);
+    std::size_t dwords = 0;
+    for (const Field& field : fields) dwords += field.dwords;
+    return kTileLine * dwords;
   }
   constexpr std::size_t unit_bytes() const { return kTileLine + per_unit * body_bytes(); }
   constexpr std::size_t head_at(std::size_t block, std::size_t head) const {
@@ -52,15 +54,24 @@ struct TileFormat {
   }
 };
 
-constexpr TileFormat kQ4_0Tile = {32, 18, 2, 1, 2, {0, 0}, {{2, 4}, {0, 0}, {0, 0}}};
-constexpr TileFormat kQ4_1Tile = {32, 20, 1, 2, 2, {0, 2}, {{4, 4}, {0, 0}, {0, 0}}};
-constexpr TileFormat kQ5_0Tile = {32, 22, 2, 1, 2, {0, 0}, {{2, 1}, {6, 4}, {0, 0}}};
-constexpr TileFormat kQ5_1Tile = {32, 24, 1, 2, 2, {0, 2}, {{4, 1}, {8, 4}, {0, 0}}};
-constexpr TileFormat kQ8_0Tile = {32, 34, 2, 1, 2, {0, 0}, {{2, 8}, {0, 0}, {0, 0}}};
-constexpr TileFormat kMXFP4Tile = {32, 17, 4, 1, 1, {0, 0}, {{1, 4}, {0, 0}, {0, 0}}};
-constexpr TileFormat kQ4_KTile = {256, 144, 1, 2, 2, {0, 2}, {{4, 3}, {16, 32}, {0, 0}}};
+constexpr TileFormat kQ4_0Tile = {32, 18, 2, 1, 2, {0, 0}, {{2, 4}}};
+constexpr TileFormat kQ4_1Tile = {32, 20, 1, 2, 2, {0, 2}, {{4, 4}}};
+constexpr TileFormat kQ5_0Tile = {32, 22, 2, 1, 2, {0, 0}, {{2, 1}, {6, 4}}};
+constexpr TileFormat kQ5_1Tile = {32, 24, 1, 2, 2, {0, 2}, {{4, 1}, {8, 4}}};
+constexpr TileFormat kQ8_0Tile = {32, 34, 2, 1, 2, {0, 0}, {{2, 8}}};
+constexpr TileFormat kMXFP4Tile = {32, 17, 4, 1, 1, {0, 0}, {{1, 4}}};
+constexpr TileFormat kQ4_KTile = {256, 144, 1, 2, 2, {0, 2}, {{4, 3}, {16, 32}}};
 constexpr TileFormat kQ5_KTile = {256, 176, 1, 2, 2, {0, 2}, {{4, 3}, {16, 8}, {48, 32}}};
-constexpr TileFormat kQ6_KTile = {256, 210, 2, 1, 2, {208, 0}, {{192, 4}, {0, 32}, {128, 16}}};
-constexpr TileFormat kIQ4_XSTile = {256, 136, 1, 2, 2, {0, 2}, {{4, 1}, {8, 32}, {0, 0}}};
+// In two halves, each in the order in which the kernels first read it.
+constexpr TileFormat kQ6_KTile = {
+    256,
+    210,
+    2,
+    1,
+    2,
+    {208, 0},
+    {{192, 2}, {0, 8}, {128, 8}, {32, 8}, {200, 2}, {64, 8}, {160, 8}, {96, 8}}
+};
+constexpr TileFormat kIQ4_XSTile = {256, 136, 1, 2, 2, {0, 2}, {{4, 1}, {8, 32}}};
 
 }  // namespace artery::tensor::ops
