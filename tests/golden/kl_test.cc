@@ -10,6 +10,7 @@
 
 #include "golden_model.h"
 #include "testing/model_runner.h"
+#include "testing/npz.h"
 
 namespace artery::golden {
 namespace {
@@ -96,6 +97,79 @@ TEST(Kl, FastPathOnSmolLM2IsNotFartherThanLlamaCpp) {
   EXPECT_LE(mean, golden->peer.kl_mean);
   EXPECT_LE(p99, golden->peer.kl_p99);
   EXPECT_GT(mean, 0) << "the same numbers twice: the fast path was not run";
+}
+
+// KL of the truth's 64 best tokens, all others as one; never above the whole one.
+double coarse_kl(
+    std::span<const std::int64_t> ids,
+    std::span<const double> logits,
+    double logsumexp,
+    std::span<const float> row
+) {
+  const double own_sum = log_sum(row);
+  double out = 0;
+  double rest = 1;
+  double own_rest = 1;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double log_p = logits[i] - logsumexp;
+    const double log_q = static_cast<double>(row[static_cast<std::size_t>(ids[i])]) - own_sum;
+    out += std::exp(log_p) * (log_p - log_q);
+    rest -= std::exp(log_p);
+    own_rest -= std::exp(log_q);
+  }
+  return rest > 1e-9 && own_rest > 0 ? out + rest * std::log(rest / own_rest) : out;
+}
+
+std::vector<std::int64_t> ids_of(const NpyArray& array) {
+  std::vector<std::int64_t> out;
+  if (const auto ids = array.int32()) out.assign(ids->begin(), ids->end());
+  if (const auto ids = array.int64()) out.assign(ids->begin(), ids->end());
+  return out;
+}
+
+// Against the float64 truth itself, at its stored positions: a file of Q5_0, Q8_0, Q4_K and Q6_K.
+TEST(Kl, FastPathOnQwenIsNotFartherFromTheTruthThanLlamaCpp) {
+  const auto golden =
+      find_golden_model("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf");
+  if (!golden) GTEST_SKIP() << golden.error().message;
+  if (kSanitized) GTEST_SKIP() << "too slow under a sanitizer";
+  const auto npz = testing::NpzFile::open(golden->folder + "/logits.npz");
+  ASSERT_TRUE(npz) << npz.error().message;
+  const auto fast = load_golden(*golden, Numerics::kFast);
+  ASSERT_TRUE(fast) << fast.error().message;
+  auto runner = testing::ModelRunner::make(*fast->model, 2048);
+  ASSERT_TRUE(runner) << runner.error().message;
+  const auto vocab = static_cast<std::size_t>(runner->vocab());
+  Distances distances;
+  for (const Prompt& prompt : golden->prompts) {
+    const auto ours = runner->run(prompt.ids, prompt.positions, kChunk);
+    for (std::size_t i = 0; i < prompt.positions.size(); ++i) {
+      const std::string key = prompt.name + "." + std::to_string(prompt.positions[i]) + ".";
+      const auto ids = npz->array(key + "top_ids");
+      const auto logits = npz->array(key + "top_logits");
+      const auto sum = npz->array(key + "logsumexp");
+      ASSERT_TRUE(ids && logits && sum) << key;
+      const auto row = std::span(ours).subspan(i * vocab, vocab);
+      const auto tokens = ids_of(*ids);
+      const auto values = logits->float64().value();
+      distances.kl.push_back(coarse_kl(tokens, values, sum->float64().value()[0], row));
+      distances.agree += best(row) == tokens[0] ? 1 : 0;
+    }
+  }
+  const double mean = distances.mean();
+  const double p99 = distances.percentile(0.99);
+  std::printf(
+      "%zu positions: KL mean %.3e p99 %.3e (llama.cpp over all positions: %.3e, %.3e), %lld "
+      "agree\n",
+      distances.kl.size(),
+      mean,
+      p99,
+      golden->peer.kl_mean,
+      golden->peer.kl_p99,
+      static_cast<long long>(distances.agree)
+  );
+  EXPECT_LE(mean, golden->peer.kl_mean);
+  EXPECT_GT(mean, 0);
 }
 
 }  // namespace
