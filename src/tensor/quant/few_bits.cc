@@ -43,7 +43,7 @@ void integers_tq2_0(const std::uint8_t* in, std::size_t blocks, Integers out) {
     std::fill_n(out.scale, 16, load_f16(in + 64));
     for (int part = 0; part < 16; ++part) {
       const std::uint8_t* q = in + part / 8 * 32 + part % 2 * 16;
-      put_bits(q, part % 8 / 2 * 2, -1, out.q + part * 16);
+      put_bits(q, part % 8 / 2 * 2, 2, out.q + part * 16);
     }
   }
 }

@@ -51,7 +51,7 @@ void integers_q2_k(const std::uint8_t* __restrict in, std::size_t blocks, Intege
       // 32 bytes hold 128 values: two bits each of values l, 32 + l, 64 + l, 96 + l.
       const std::uint8_t* q = in + 16 + part / 8 * 32 + part % 2 * 16;
       const int shift = part % 8 / 2 * 2;
-      put_bits(q, shift, 1, out.q + part * 16);
+      put_bits(q, shift, 0, out.q + part * 16);
     }
   }
 }
@@ -68,11 +68,12 @@ void integers_q3_k(const std::uint8_t* __restrict in, std::size_t blocks, Intege
       const std::uint8_t* q = in + 32 + part / 8 * 32 + part % 2 * 16;
       const int shift = part % 8 / 2 * 2;
       const int high_shift = part / 2;
-      std::int8_t* to = out.q + part * 16;
-      for (int i = 0; i < 16; ++i) {
-        // A set high bit means no offset.
-        const int offset = 4 - ((high[i] >> high_shift) & 1) * 4;
-        to[i] = static_cast<std::int8_t>(((q[i] >> shift) & 3) - offset);
+      // A set high bit means no offset of 4.
+      for (int i = 0; i < 16; i += 8) {
+        const std::uint64_t two = (load_u64(q + i) >> shift) & 3 * kEveryByte;
+        const std::uint64_t third = (load_u64(high + i) >> high_shift) & kEveryByte;
+        const std::uint64_t value = minus_each(two | third << 2, 4);
+        std::memcpy(out.q + part * 16 + i, &value, sizeof value);
       }
     }
   }
