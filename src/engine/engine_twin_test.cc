@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "engine/engine_harness.h"
@@ -158,6 +159,39 @@ TEST(EngineTwin, AheadSaysWhatInTurnSays) {
     }
   }
   EXPECT_GT(preemptions, 0) << "the pool was to be too small";
+}
+
+// Runs out of memory where the third mask is made: a step then computes and waits for its mask.
+class FailingMatcher final : public codec::TokenMatcher {
+ public:
+  bool accept(TokenId) override { return true; }
+  void fill_mask(std::span<std::uint32_t> mask) override {
+    if (++calls_ == 3) throw std::bad_alloc();
+    std::fill(mask.begin(), mask.end(), ~0u);
+  }
+  void rollback(int) override {}
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(EngineFailureDeathTest, EndsTheProcessWithAMessage) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const bool async : {true, false}) {
+    const auto ask_it = [async] {
+      Config config;
+      config.max_model_len = 256;
+      config.kv_pool_bytes = 40 * HashModel::page_bytes();
+      config.async_scheduling = async;
+      auto engine = make_engine(std::make_unique<HashModel>(kVocab, 1024), config);
+      Request request;
+      request.prompt = {1, 2, 3};
+      request.max_tokens = 50;
+      request.make_matcher = [](int) { return std::make_unique<FailingMatcher>(); };
+      ask(**engine, std::move(request));
+    };
+    EXPECT_DEATH(ask_it(), "the engine thread failed: std::bad_alloc");
+  }
 }
 
 }  // namespace

@@ -60,9 +60,10 @@ std::unique_ptr<StepWork> StepThread::next() {
   return work;
 }
 
-void StepThread::wait_for_leave(const StepWork& work) {
+bool StepThread::wait_for_leave(const StepWork& work) {
   const MutexLock lock(mu_);
-  while (!work.armed) work_cv_.wait(mu_);
+  while (!work.armed && !stop_) work_cv_.wait(mu_);
+  return work.armed;
 }
 
 // A library's exception (out of memory) ends the process with a message, as in the engine thread.
@@ -73,7 +74,8 @@ void StepThread::thread_main() {
   try {
     while (std::unique_ptr<StepWork> work = next()) {
       runner_.forward(*work);
-      wait_for_leave(*work);
+      // The engine thread failed; to wait for it would hold up its message.
+      if (!wait_for_leave(*work)) return;
       runner_.sample(*work);
       {
         const MutexLock lock(mu_);

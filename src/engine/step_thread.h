@@ -19,7 +19,7 @@ class StepThread {
   // `on_done` is called from the computing thread whenever a step is done; must not block for
   // long. `runner` outlives the thread.
   StepThread(Runner& runner, std::function<void()> on_done);
-  // Finishes what was posted; every posted step must have been allowed to sample.
+  // Finishes what was posted, up to the first step that was not allowed to sample.
   ~StepThread();
 
   // Steps run in the order they are posted.
@@ -34,7 +34,8 @@ class StepThread {
  private:
   void thread_main();
   std::unique_ptr<StepWork> next();
-  void wait_for_leave(const StepWork& work);
+  // False: it will never come.
+  bool wait_for_leave(const StepWork& work);
 
   Runner& runner_;
   const std::function<void()> on_done_;
