@@ -502,6 +502,18 @@ TEST_F(ApiTest, ShowsStatusCacheAndResets) {
   EXPECT_EQ(ask("POST", "/reset_prefix_cache").status, 409);
 }
 
+// A head is judged before its body is read: it must know then that it comes from this machine.
+TEST_F(ApiTest, LetsLocalAdminsInWhoseBodyComesLater) {
+  start();
+  TestClient client(server->port());
+  for (int i = 0; i < 2; ++i) {  // the second request on the same connection as well
+    client.send("POST /reset_prefix_cache HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    client.send("{}");
+    EXPECT_EQ(client.read_response().status, 200);
+  }
+}
+
 TEST_F(ApiTest, CountsInMetrics) {
   config.metrics_compat_vllm = true;
   start();

@@ -51,10 +51,11 @@ Connection::Connection(Socket socket, std::shared_ptr<ConnectionContext> context
   const auto peer = socket_.remote_endpoint(ignored);
   if (!ignored) {
     const auto address = peer.address();
-    peer_is_loopback_ =
+    parser_.set_peer_is_loopback(
         address.is_loopback() ||
         (address.is_v6() && address.to_v6().is_v4_mapped() &&
-         asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback());
+         asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback())
+    );
   }
 }
 
@@ -249,7 +250,6 @@ void Connection::dispatch() {
   );
   parser_.reset();
   continue_sent_ = false;
-  request->peer_is_loopback = peer_is_loopback_;
   exchange_ =
       std::make_shared<Exchange>(weak_from_this(), socket_.get_executor(), context_, *request);
   set_phase(Phase::kWork);

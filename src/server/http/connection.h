@@ -137,8 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool continue_sent_ = false;
   Time last_write_;
   std::shared_ptr<Exchange> exchange_;  // the request in work
-  bool peer_is_loopback_ = false;
-  bool over_limit_ = false;  // told 503 as soon as it can be told anything
+  bool over_limit_ = false;             // told 503 as soon as it can be told anything
 };
 
 }  // namespace artery::server::http

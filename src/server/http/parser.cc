@@ -198,6 +198,14 @@ Request RequestParser::take() {
   return request;
 }
 
-void RequestParser::reset() { impl_ = std::make_unique<Impl>(limits_); }
+void RequestParser::reset() {
+  impl_ = std::make_unique<Impl>(limits_);
+  impl_->sink.request.peer_is_loopback = peer_is_loopback_;
+}
+
+void RequestParser::set_peer_is_loopback(bool yes) {
+  peer_is_loopback_ = yes;
+  impl_->sink.request.peer_is_loopback = yes;
+}
 
 }  // namespace artery::server::http

@@ -30,6 +30,9 @@ class RequestParser {
   RequestParser(const RequestParser&) = delete;
   RequestParser& operator=(const RequestParser&) = delete;
 
+  // Of this request and all later ones; partial() shows it too, to who judges a head alone.
+  void set_peer_is_loopback(bool yes);
+
   // `bytes` starts where the last call stopped consuming. Sets `consumed`.
   State feed(std::string_view bytes, std::size_t* consumed);
 
@@ -51,6 +54,7 @@ class RequestParser {
  private:
   struct Impl;
   ParserLimits limits_;
+  bool peer_is_loopback_ = false;
   std::unique_ptr<Impl> impl_;
 };
 
