@@ -26,8 +26,10 @@ struct FileCloser {
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
 // A self-signed certificate for `name` and its key, as two PEM files.
-void make_certificate(const std::string& name, const fs::path& cert, const fs::path& key) {
-  EVP_PKEY* pkey = EVP_RSA_gen(2048);
+void make_certificate(
+    const std::string& name, const fs::path& cert, const fs::path& key, bool elliptic = false
+) {
+  EVP_PKEY* pkey = elliptic ? EVP_EC_gen("P-256") : EVP_RSA_gen(2048);
   X509* x509 = X509_new();
   ASN1_INTEGER_set(X509_get_serialNumber(x509), 1);
   X509_gmtime_adj(X509_getm_notBefore(x509), 0);
@@ -256,6 +258,14 @@ TEST_F(TlsTest, ExchangesTheCertificate) {
   write("cert.pem", "broken");
   EXPECT_FALSE(server->reload_tls());
   EXPECT_EQ(TlsClient(server->port()).server_name(), "second");
+  // Renewed half: the new key is of another kind than the certificate still there.
+  make_certificate("third", folder_ / "third.pem", folder_ / "key.pem", true);
+  make_certificate("second", folder_ / "cert.pem", folder_ / "unused.pem");
+  EXPECT_FALSE(server->reload_tls());
+  EXPECT_EQ(TlsClient(server->port()).server_name(), "second");
+  fs::copy_file(folder_ / "third.pem", folder_ / "cert.pem", fs::copy_options::overwrite_existing);
+  ASSERT_TRUE(server->reload_tls());
+  EXPECT_EQ(TlsClient(server->port()).server_name(), "third");
   old.send("GET /live HTTP/1.1\r\n\r\n");
   EXPECT_NE(old.read_until("}").find("live"), std::string::npos);
 }
@@ -284,6 +294,9 @@ TEST_F(TlsTest, SaysWhatIsWrongWithTheFiles) {
   expect(refused(cert, text), {"--ssl-keyfile", text, "PEM"});
   expect(refused(key, key), {"--ssl-certfile", "certificate"});
   expect(refused(cert, folder_ / "other_key.pem"), {"--ssl-keyfile", "does not belong"});
+  make_certificate("ec", folder_ / "ec.pem", folder_ / "ec_key.pem", true);
+  expect(refused(cert, folder_ / "ec_key.pem"), {"--ssl-keyfile", "does not belong"});
+  expect(refused(folder_ / "ec.pem", key), {"--ssl-keyfile", "does not belong"});
   EVP_PKEY* pkey = EVP_RSA_gen(2048);
   PEM_write_PrivateKey(
       File(std::fopen((folder_ / "locked.pem").c_str(), "w")).get(),

@@ -54,6 +54,8 @@ void set_protocol(SSL_CTX* context) {
 
 Result<> use_key(ssl::context& context, const std::string& pem, const std::string& file) {
   bool asked_passphrase = false;
+  // Before the key comes: loading it changes which certificate the context shows.
+  const X509* certificate = SSL_CTX_get0_certificate(context.native_handle());
   error_code error;
   context.set_password_callback(
       [&asked_passphrase](std::size_t, ssl::context::password_purpose) {
@@ -65,7 +67,12 @@ Result<> use_key(ssl::context& context, const std::string& pem, const std::strin
   context.use_private_key(
       boost::asio::const_buffer(pem.data(), pem.size()), ssl::context::pem, error
   );
-  if (!error) return {};
+  // OpenSSL compares only within one kind: an EC key beside an RSA certificate loads without a
+  // word, and every handshake fails.
+  const bool mismatch =
+      !error &&
+      X509_check_private_key(certificate, SSL_CTX_get0_privatekey(context.native_handle())) != 1;
+  if (!error && !mismatch) return {};
   if (asked_passphrase) {
     return fail(
         Code::kBadFile,
@@ -75,7 +82,7 @@ Result<> use_key(ssl::context& context, const std::string& pem, const std::strin
     );
   }
   const auto reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
-  if (reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH) {
+  if (mismatch || reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH) {
     return fail(
         Code::kBadFile,
         "--ssl-keyfile {}: the key does not belong to the certificate of --ssl-certfile",
