@@ -177,13 +177,16 @@ Result<std::vector<server::ApiKey>> read_key_file(const std::string& path) {
   for (const toml::node& node : *entries) {
     if (!node.is_table()) return fail(Code::kBadFile, "--api-keys {}: key is no table", path);
     server::ApiKey key = TRY(Entry(path, *node.as_table(), keys.size() + 1).read());
-    if (key.name == "default" || !names.insert(key.name).second) {
+    const bool is_reserved = key.name == "default" || key.name == "_other";
+    if (is_reserved || !names.insert(key.name).second) {
       return fail(
           Code::kBadFile,
           "--api-keys {}: the name {} is taken ({})",
           path,
           key.name,
-          key.name == "default" ? "it stands for --api-key" : "names are unique"
+          key.name == "default" ? "it stands for --api-key"
+          : is_reserved         ? "metrics count keys beyond the 200th under it"
+                                : "names are unique"
       );
     }
     if (!digests.insert(key.digest).second) {

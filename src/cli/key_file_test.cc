@@ -60,6 +60,7 @@ TEST(KeyFile, RefusesWhatItCannotUse) {
       {"[[key]]\nkey = \"topsecret\"\n", "name"},
       {"[[key]]\nname = \"a b\"\nkey = \"topsecret\"\n", "name"},
       {"[[key]]\nname = \"default\"\nkey = \"topsecret\"\n", "--api-key"},
+      {"[[key]]\nname = \"_other\"\nkey = \"topsecret\"\n", "metrics"},
       {"[[key]]\nname = \"alice\"\n", "either key or key_sha256"},
       {"[[key]]\nname = \"alice\"\nkey = \"short\"\n", "8 to"},
       {"[[key]]\nname = \"alice\"\nkey = \"top secret\"\n", "without spaces"},
