@@ -324,5 +324,19 @@ TEST(StreamEvent, KnowsTokensFromTheRest) {
   EXPECT_EQ(error_text("plain"), "plain");
 }
 
+TEST(StreamEvent, LeavesOutCountsThatCannotBe) {
+  const auto output = [](std::string_view count) {
+    return read_stream_event(fmt::format(R"({{"usage":{{"completion_tokens":{}}}}})", count))
+        .output_tokens;
+  };
+  EXPECT_EQ(output("7"), 7);
+  EXPECT_EQ(output("7.0"), 7);
+  EXPECT_EQ(output("0"), 0);
+  for (const char* count :
+       {"-1", "-5.0", "1000000001", "9223372036854775807", "18446744073709551615", "1e300", "\"7\""
+       })
+    EXPECT_FALSE(output(count)) << count;
+}
+
 }  // namespace
 }  // namespace artery::bench

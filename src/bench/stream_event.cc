@@ -13,10 +13,14 @@ const json::value* member(const json::value* value, std::string_view name) {
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 
+// A count of tokens. What cannot be one is left out: it would spoil every sum of the report.
 std::optional<std::int64_t> integer(const json::value* value) {
+  constexpr std::int64_t kMost = 1'000'000'000;
   if (value == nullptr) return std::nullopt;
-  if (value->is_int64()) return value->get_int64();
-  if (value->is_double() && value->get_double() >= 0 && value->get_double() < 1e15)
+  if (value->is_int64() && value->get_int64() >= 0 && value->get_int64() <= kMost)
+    return value->get_int64();
+  if (value->is_double() && value->get_double() >= 0 &&
+      value->get_double() <= static_cast<double>(kMost))
     return static_cast<std::int64_t>(value->get_double());
   return std::nullopt;
 }
