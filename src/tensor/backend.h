@@ -108,7 +108,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Goes into NumericsId: "fast-1" or "reference-1" (a class of bits, not an ISA: all ISAs give
+  // Goes into NumericsId: "fast-2" or "reference-1" (a class of bits, not an ISA: all ISAs give
   // equal bits).
   virtual std::string numerics_class() const = 0;
   virtual Isa isa() const = 0;

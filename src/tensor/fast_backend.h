@@ -47,7 +47,7 @@ class FastBackend final : public Backend {
  public:
   FastBackend(ComputePool& pool, Isa isa);
 
-  std::string numerics_class() const override { return "fast-1"; }
+  std::string numerics_class() const override { return "fast-2"; }
   Isa isa() const override { return isa_; }
   ComputePool& pool() override { return pool_; }
 
