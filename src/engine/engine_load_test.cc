@@ -270,7 +270,7 @@ TEST(EngineLoad, MemoryBeyondWeightsAndPoolIsBounded) {
       mb * static_cast<double>(most - at_start),
       mb * static_cast<double>(beyond)
   );
-  EXPECT_GT(pages, 200);
+  EXPECT_GT(pages, 100);  // more than the first one's own
   EXPECT_LT(mb * static_cast<double>(beyond), 150);
 }
 
