@@ -26,18 +26,19 @@ TEST_F(LimitsTest, GivesUpAClientThatNeverReads) {
       "",
       R"({"prompt":"x","max_tokens":500,"n":64,"logprobs":5,"stream":true})"
   ));
-  EXPECT_TRUE(eventually(
-      [&] {
-        return has(
-            get("/metrics").body, "artery:stream_stalls_total{engine=\"0\",model_name=\"tiny\"} 1\n"
-        );
-      },
-      20000
-  ));
-  EXPECT_TRUE(eventually([&] { return engine->status().running == 0; }));
-  EXPECT_TRUE(eventually([&] {
-    return has(get("/metrics").body, "finished_reason=\"abort\",model_name=\"tiny\"} 1\n");
-  }));
+  std::string metrics;
+  const auto tells = [&](const std::string& line) {
+    metrics = get("/metrics").body;
+    return has(metrics, line);
+  };
+  const std::string stalls = "artery:stream_stalls_total{engine=\"0\",model_name=\"tiny\"} ";
+  EXPECT_TRUE(eventually([&] { return tells(stalls + "1\n"); }, 20000))
+      << metrics.substr(std::min(metrics.size(), metrics.find(stalls)), 200) << " with "
+      << engine->status().running << " running, " << engine->status().generated_tokens << " tokens";
+  EXPECT_TRUE(eventually([&] { return engine->status().running == 0; }, 20000));
+  EXPECT_TRUE(
+      eventually([&] { return tells("finished_reason=\"abort\",model_name=\"tiny\"} 1\n"); }, 20000)
+  ) << metrics;
 }
 
 TEST_F(LimitsTest, WaitsForAClientThatReadsSlowly) {
