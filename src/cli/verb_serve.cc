@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include <algorithm>
 #include <cstdlib>
@@ -333,10 +334,19 @@ void raise_open_files(int connections_max) {
   }
 }
 
+// A pipe (`--api-keys <(...)`) can be read at the start only: here it would wait for a writer.
+Result<std::vector<server::ApiKey>> read_keys_again(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown)) {
+    return fail(Code::kBadFile, "--api-keys {} is a pipe, which cannot be read again", path);
+  }
+  return read_key_file(path);
+}
+
 // SIGHUP: keys and certificate from their files. What cannot be read leaves the old one in use.
 void reload(const Options& options, server::Server& server) {
   if (options.is_set("api-keys")) {
-    auto keys = read_key_file(options.text("api-keys"));
+    auto keys = read_keys_again(options.text("api-keys"));
     if (keys) {
       server.set_api_keys(*keys);
       log_info("api keys reloaded count={}", keys->size());
