@@ -287,6 +287,8 @@ TEST(BaseUrl, IsTakenApart) {
   EXPECT_EQ(plain->port, "8000");
   EXPECT_EQ(plain->prefix, "");
   EXPECT_EQ(parse_base_url("host/base/")->prefix, "/base");
+  EXPECT_EQ(parse_base_url("http://host:8000/v1/")->prefix, "");
+  EXPECT_EQ(parse_base_url("host/base/v1")->prefix, "/base");
   EXPECT_EQ(parse_base_url("http://[::1]:9")->host, "::1");
   EXPECT_EQ(parse_base_url("https://a").error().code, Code::kUnsupported);
   for (const char* bad : {"", "http://", "ftp://a", "http://a:", "http://a:x", "http://a:70000"})

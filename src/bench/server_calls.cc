@@ -34,6 +34,8 @@ Result<ServerAddress> parse_base_url(std::string_view url) {
   const std::size_t slash = std::min(url.find('/'), url.size());
   server.prefix = url.substr(slash);
   while (server.prefix.ends_with('/')) server.prefix.pop_back();
+  // Clients of the API are given the address with /v1; the paths asked for here have it themselves.
+  if (server.prefix.ends_with("/v1")) server.prefix.erase(server.prefix.size() - 3);
   std::string_view host = url.substr(0, slash);
   const bool bracket = host.starts_with('[');
   const std::size_t colon = bracket ? host.find(':', host.find(']')) : host.rfind(':');
