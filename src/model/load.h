@@ -28,8 +28,8 @@ struct LoadOptions {
 // `inspect`, `doctor` and `serve` refuse by. kBadFile, kUnsupported.
 Result<ModelInfo> check_model(const GgufFile& file);
 
-// check_model, then hashes the file, unless its digest is known, and packs the weights. `backend` outlives the model; `file` may
-// be dropped afterwards. kBadFile, kUnsupported, kOutOfMemory, kIo.
+// check_model, then hashes the file, unless its digest is known, and packs the weights. `backend`
+// outlives the model; `file` may be dropped afterwards. kBadFile, kUnsupported, kOutOfMemory, kIo.
 Result<std::unique_ptr<Model>> load_model(
     const GgufFile& file, tensor::Backend& backend, const LoadOptions& options
 );
