@@ -46,9 +46,9 @@ class Client:
 
 
 class ManyStreams(Case):
-    # Log probabilities make about 2 KiB a token: more than the sockets of a client that does not
-    # read can hold.
-    SILENT = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "logprobs": 5, "stream": True}
+    # Log probabilities make more than the sockets of a client that does not read can hold, even
+    # when many tokens share a delta.
+    SILENT = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "logprobs": 20, "stream": True}
     READER = {"prompt": "y", "max_tokens": 40, "ignore_eos": True, "stream": True}
 
     def test_half_of_them_never_read(self):
