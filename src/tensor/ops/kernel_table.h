@@ -191,8 +191,6 @@ struct KernelTable {
   void (*panel_product_min)(const PanelArgs&);
   // One row of `blocks` * kQuantBlock activations.
   void (*quantize)(const float* x, std::int64_t blocks, std::int32_t offset, ActBlock* out);
-  // 16 rows of `stride` values, `n` of each, to [n][16].
-  void (*interleave)(const float* rows, std::int64_t stride, std::int64_t n, float* out);
 
   // out = (x * (1 / sqrt(ss / n + eps))) * weight; ss: lane i sums x^2 of elements i, i + 16, ...
   // by fma, then the tree.
