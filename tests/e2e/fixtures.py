@@ -3,6 +3,7 @@
 M1 is stories260K; M2 a random Llama shape on the Qwen2 vocabulary with ChatML, about 40 MB in F16.
 """
 
+import json
 import os
 import random
 import statistics
@@ -139,3 +140,16 @@ def m2():
 
 def smollm2():
     return need(MODELS / SMOLLM2, "scripts/fetch-model smollm2")
+
+
+def field_reports():
+    """The field reports by id, or None where the shared test data is absent."""
+    path = SHARED / "golden" / "reports" / "reports.json"
+    if not path.exists():
+        return None
+    return {r["id"]: r for r in json.loads(path.read_bytes())["reports"]}
+
+
+def need_reports(reports):
+    if reports is None:
+        raise unittest.SkipTest("no field reports: the shared test data is absent")

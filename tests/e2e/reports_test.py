@@ -10,31 +10,21 @@ import socket
 import subprocess
 import tempfile
 import threading
-import unittest
 from pathlib import Path
 
 import fixtures
 import harness
 from gguf_file import boolean, u32
 from harness import Case, Server, at_once, wait_until
-from wire import strict_json
 
 F32_KV = ("--kv-cache-dtype", "f32")
 
 
-def load_reports():
-    path = fixtures.SHARED / "golden" / "reports" / "reports.json"
-    if not path.exists():
-        return None
-    return {r["id"]: r for r in strict_json(path.read_bytes())["reports"]}
-
-
-REPORTS = load_reports()
+REPORTS = fixtures.field_reports()
 
 
 def setUpModule():
-    if REPORTS is None:
-        raise unittest.SkipTest("no field reports: the shared test data is absent")
+    fixtures.need_reports(REPORTS)
 
 
 def write_file(folder, name, content):

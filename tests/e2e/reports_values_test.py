@@ -15,25 +15,16 @@ from pathlib import Path
 import fixtures
 import harness
 from harness import Case, Server, at_once, run_artery
-from wire import strict_json
 
 F32_KV = ("--kv-cache-dtype", "f32")
 STORY = "Once upon a time"
 
 
-def load_reports():
-    path = fixtures.SHARED / "golden" / "reports" / "reports.json"
-    if not path.exists():
-        return None
-    return {r["id"]: r for r in strict_json(path.read_bytes())["reports"]}
-
-
-REPORTS = load_reports()
+REPORTS = fixtures.field_reports()
 
 
 def setUpModule():
-    if REPORTS is None:
-        raise unittest.SkipTest("no field reports: the shared test data is absent")
+    fixtures.need_reports(REPORTS)
 
 
 class LongRuns(harness.SharedServer):
