@@ -82,6 +82,51 @@ struct AttentionBatch {
   std::span<const PageId>
       page_table;  // [sequences, pages_max]: page of positions 16 p .. 16 p + 15
   std::int64_t pages_max = 0;
+  // [sequences], empty: 0. Entries of earlier positions are gone (a window group) and never read;
+  // their pages may be kNoPage.
+  std::span<const Position> first = {};
+  // [sequences], empty: 0. kv_write leaves the entries of earlier positions as they are: rows that
+  // run again only to rebuild windows.
+  std::span<const Position> write_from = {};
+};
+
+// How a layer attends, besides what is in the batch.
+struct AttentionShape {
+  float scale = 1;  // multiplies q.k
+  // A query sees this many last positions, its own among them; 0: all. (Beltagy et al. 2020,
+  // section 3.1; Mistral 7B, section 2)
+  int window = 0;
+  // [heads] or empty: one more logit per head that takes part in the softmax and has no value
+  // (gpt-oss model card, section 2.2). Not scaled.
+  std::span<const float> sinks = {};
+};
+
+// What the gate of a feed-forward does: out = f(gate) * up.
+enum class Gating : std::uint8_t {
+  kSilu,      // SwiGLU (Shazeer 2020)
+  kGeluTanh,  // GeGLU, GELU in its tanh form (Gemma)
+  kClamped,   // gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7); out = g sigmoid(1.702 g) (u + 1)
+};
+
+// How a row's experts are chosen from its router logits: the `used` largest (ties: the lower
+// index), with weights softmax over all logits or over the chosen ones.
+struct RouterShape {
+  int used = 0;
+  bool softmax_over_chosen = false;  // Mixtral, gpt-oss; else over all (Qwen3-MoE, Qwen2-MoE)
+  bool renormalize = false;          // over all: divide the chosen weights by their sum
+};
+// Per row `used` experts in ascending order and their weights. Lives as long as the scratch.
+struct Routing {
+  int used = 0;
+  std::span<std::int32_t> experts;  // [rows, used]
+  Rows weights;                     // [rows, used]
+};
+// The matrices of a layer's experts: gate, up [feed_forward, embedding] and down [embedding,
+// feed_forward] each. Biases empty, or one after the other for all experts.
+struct Experts {
+  std::span<const WeightMatrix> gate, up, down;
+  std::span<const float> gate_bias, up_bias, down_bias;
+  Gating gating = Gating::kSilu;
 };
 
 enum class RopeStyle {
@@ -153,9 +198,9 @@ class Backend {
     rms_norm(x, weight, eps, normed);
     matmuls(normed, products);
   }
-  // gate = silu(gate) * up; the products of gate.
-  virtual void swiglu_matmuls(Rows gate, Rows up, std::span<const Product> products) {
-    swiglu(gate, up, gate);
+  // gate = gated(gate, up); the products of gate.
+  virtual void gated_matmuls(Gating gating, Rows gate, Rows up, std::span<const Product> products) {
+    gated(gating, gate, up, gate);
     matmuls(gate, products);
   }
 
@@ -168,16 +213,28 @@ class Backend {
   virtual void kv_write(
       Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch
   ) = 0;
-  // Causal attention of q [rows, heads * head_dim] over positions 0 .. its own (the rows' own k, v
-  // already written). One partial result per block of absolute positions, one left fold over the
-  // blocks: where few rows see much, the partial results are computed in parallel. `scale`
-  // multiplies q.k.
+  // Causal attention of q [rows, heads * head_dim] over the positions from the window's first (and
+  // the batch's `first`) to its own (the rows' own k, v already written). One partial result per
+  // block of absolute positions, one left fold over the blocks that have a visible position, the
+  // sink last: where few rows see much, the partial results are computed in parallel.
   virtual void attention(
-      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+      Rows q,
+      const KvPages& kv,
+      int layer,
+      const AttentionBatch& batch,
+      const AttentionShape& shape,
+      Rows out
   ) = 0;
-  // out = silu(gate) * up. out may be gate.
-  virtual void swiglu(Rows gate, Rows up, Rows out) = 0;
-  virtual void add(Rows x, Rows y) = 0;  // x += y
+  // out = f(gate) * up. out may be gate.
+  virtual void gated(Gating gating, Rows gate, Rows up, Rows out) = 0;
+  virtual void add(Rows x, Rows y) = 0;          // x += y
+  virtual void scale(Rows x, float factor) = 0;  // x *= factor
+
+  // logits [rows, experts]. The routing is in this forward's scratch.
+  virtual Routing route(Rows logits, const RouterShape& shape) = 0;
+  // out[r] = sum over the row's experts e, in ascending order, of weight * down_e(gated(gate_e(x),
+  // up_e(x))). out must not overlap x.
+  virtual void experts(Rows x, const Routing& routing, const Experts& experts, Rows out) = 0;
 };
 
 // `pool` outlives the backend. isa is ignored by the reference backend.

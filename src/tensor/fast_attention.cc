@@ -134,8 +134,14 @@ void FastBackend::split_blocks(const KvGeometry& g, int group) {
 }
 
 void FastBackend::attention(
-    Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+    Rows q,
+    const KvPages& kv,
+    int layer,
+    const AttentionBatch& batch,
+    const AttentionShape& shape,
+    Rows out
 ) {
+  CHECK(shape.window == 0 && shape.sinks.empty());
   ops::check_same_shape(q, out);
   if (q.rows == 0) return;
   ops::check_kv(kv, layer);
@@ -161,7 +167,7 @@ void FastBackend::attention(
     args.group = group;
     args.rows = rows.rows;
     args.position = batch.positions[static_cast<std::size_t>(rows.first)];
-    args.scale = scale;
+    args.scale = shape.scale;
     args.scratch = scratch + thread * stride;
     if (rows.kept >= 0) args.partials = partials_.get(0) + rows.kept;
     return args;

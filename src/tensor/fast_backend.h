@@ -120,15 +120,21 @@ class FastBackend final : public Backend {
       Rows normed,
       std::span<const Product> products
   ) override;
-  void swiglu_matmuls(Rows gate, Rows up, std::span<const Product> products) override;
+  void gated_matmuls(Gating gating, Rows gate, Rows up, std::span<const Product> products) override;
   void rope(Rows x, int head_dim, std::span<const Position> positions, const RopeTable& table)
       override;
   void kv_write(Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch) override;
   void attention(
-      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+      Rows q,
+      const KvPages& kv,
+      int layer,
+      const AttentionBatch& batch,
+      const AttentionShape& shape,
+      Rows out
   ) override;
 
-  void swiglu(Rows gate, Rows up, Rows out) override {
+  void gated(Gating gating, Rows gate, Rows up, Rows out) override {
+    CHECK(gating == Gating::kSilu);
     ops::check_same_shape(gate, up);
     ops::check_same_shape(gate, out);
     const auto body = [&](std::int64_t begin, std::int64_t end, int) {
@@ -144,6 +150,15 @@ class FastBackend final : public Backend {
     };
     pool_.parallel_for(x.rows * x.cols, kSerialValues, std::ref(body));
   }
+
+  void scale(Rows x, float factor) override {
+    for_rows(x, [&](std::int64_t r) {
+      for (float* value = row_of(x, r); value != row_of(x, r + 1); ++value) *value *= factor;
+    });
+  }
+
+  Routing route(Rows, const RouterShape&) override { CHECK(false, "route"); }
+  void experts(Rows, const Routing&, const Experts&, Rows) override { CHECK(false, "experts"); }
 
  private:
   static std::size_t row_size(const Rows& x) {

@@ -76,14 +76,14 @@ std::vector<float> run(Backend& backend, const Weights& weights, const Inputs& i
   if (chained) {
     backend.norm_matmuls(x, {}, in.norm, 1e-5f, normed, first);
     backend.norm_matmuls(x, addend, in.norm, 1e-5f, addend, second);
-    backend.swiglu_matmuls(x, normed, third);
+    backend.gated_matmuls(Gating::kSilu, x, normed, third);
   } else {
     backend.rms_norm(x, in.norm, 1e-5f, normed);
     for (const Product& p : first) backend.matmul(normed, *p.weight, p.bias, p.out);
     backend.add(x, addend);
     backend.rms_norm(x, in.norm, 1e-5f, addend);
     for (const Product& p : second) backend.matmul(addend, *p.weight, p.bias, p.out);
-    backend.swiglu(x, normed, x);
+    backend.gated(Gating::kSilu, x, normed, x);
     for (const Product& p : third) backend.matmul(x, *p.weight, p.bias, p.out);
   }
   std::vector<float> all = outputs(backend, first);

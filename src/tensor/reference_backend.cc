@@ -134,10 +134,16 @@ class ReferenceBackend final : public Backend {
       override;
   void kv_write(Rows k, Rows v, const KvPages& kv, int layer, const AttentionBatch& batch) override;
   void attention(
-      Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+      Rows q,
+      const KvPages& kv,
+      int layer,
+      const AttentionBatch& batch,
+      const AttentionShape& shape,
+      Rows out
   ) override;
 
-  void swiglu(Rows gate, Rows up, Rows out) override {
+  void gated(Gating gating, Rows gate, Rows up, Rows out) override {
+    CHECK(gating == Gating::kSilu);
     ops::check_same_shape(gate, up);
     ops::check_same_shape(gate, out);
     for (std::int64_t i = 0; i < gate.rows * gate.cols; ++i) {
@@ -150,6 +156,13 @@ class ReferenceBackend final : public Backend {
     ops::check_same_shape(x, y);
     for (std::int64_t i = 0; i < x.rows * x.cols; ++i) doubles(x)[i] += doubles(y)[i];
   }
+
+  void scale(Rows x, float factor) override {
+    for (std::int64_t i = 0; i < x.rows * x.cols; ++i) doubles(x)[i] *= factor;
+  }
+
+  Routing route(Rows, const RouterShape&) override { CHECK(false, "route"); }
+  void experts(Rows, const Routing&, const Experts&, Rows) override { CHECK(false, "experts"); }
 
  private:
   static void norm(const double* x, std::span<const float> weight, double eps, double* out) {
@@ -284,8 +297,14 @@ void ReferenceBackend::attend(
 }
 
 void ReferenceBackend::attention(
-    Rows q, const KvPages& kv, int layer, const AttentionBatch& batch, float scale, Rows out
+    Rows q,
+    const KvPages& kv,
+    int layer,
+    const AttentionBatch& batch,
+    const AttentionShape& shape,
+    Rows out
 ) {
+  CHECK(shape.window == 0 && shape.sinks.empty());
   ops::check_same_shape(q, out);
   if (q.rows == 0) return;
   ops::check_kv(kv, layer);
@@ -313,7 +332,7 @@ void ReferenceBackend::attention(
       attend(
           head,
           batch.positions[static_cast<std::size_t>(r)],
-          scale,
+          shape.scale,
           scratch + thread * stride,
           result
       );

@@ -202,7 +202,7 @@ void Decoder::attend(const ForwardBatch& batch, int index, Scratch& s, Rows adde
   backend_.kv_write(s.k, s.v, batch.kv[0], index, where);
   if (!queries) return;
   backend_.rope(s.q, head_dim, batch.positions, rope_);
-  backend_.attention(s.q, batch.kv[0], index, where, spec_.attention_scale, s.context);
+  backend_.attention(s.q, batch.kv[0], index, where, {.scale = spec_.attention_scale}, s.context);
 }
 
 // What follows attention: output projection, added to the residual stream, and feed-forward, which
@@ -212,7 +212,7 @@ void Decoder::finish_layer(const DecoderLayer& layer, Scratch& s) {
   const tensor::Product wide[] = {product(layer.ffn_gate, s.gate), product(layer.ffn_up, s.up)};
   backend_.norm_matmuls(s.x, s.normed, layer.ffn_norm, spec_.eps, s.normed, wide);
   const tensor::Product down[] = {product(layer.ffn_down, s.normed)};
-  backend_.swiglu_matmuls(s.gate, s.up, down);
+  backend_.gated_matmuls(tensor::Gating::kSilu, s.gate, s.up, down);
 }
 
 void Decoder::keep_rows(std::span<const std::int32_t> rows, Scratch& s) {

@@ -126,7 +126,7 @@ void measure(Backend& backend, const Shape& shape, KvType type, int first, int l
   rows_of(first, last, [&](const AttentionBatch& batch) {
     const int layers = last - first > 1 ? 1 : kLayers;
     const double s = seconds_of([&] {
-      for (int l = 0; l < layers; ++l) backend.attention(q, kv, l, batch, 0.1f, out);
+      for (int l = 0; l < layers; ++l) backend.attention(q, kv, l, batch, {.scale = 0.1f}, out);
     });
     const double rate = operations * layers / s;
     std::printf(

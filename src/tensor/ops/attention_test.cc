@@ -146,7 +146,7 @@ TEST(Attention, EmptyBatchIsNoWork) {
     const AttentionBatch batch = {{}, offsets, {}, 0};
     Rows none = backend->alloc(0, 16);
     backend->kv_write(none, none, {}, 0, batch);
-    backend->attention(none, {}, 0, batch, 1.0f, none);
+    backend->attention(none, {}, 0, batch, {}, none);
   }
 }
 

@@ -89,7 +89,7 @@ TEST(Elementwise, AllInstructionSetsGiveEqualBits) {
     k.exp(a.data(), a.n, out.data());
   });
   sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
-    k.swiglu(a.data(), b.data(), a.n, out.data());
+    k.gated(Gating::kSilu, a.data(), b.data(), a.n, out.data());
   });
   sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
     std::copy_n(a.data(), a.n, out.data());
@@ -292,7 +292,7 @@ TEST(Ops, SwigluAndAddAreCloseToReference) {
   for (const Isa isa : isas()) {
     const auto [fast, reference] = both(pool, isa, [&](Backend& b) {
       Rows g = load_rows(b, gate, 4, cols);
-      b.swiglu(g, load_rows(b, up, 4, cols), g);
+      b.gated(Gating::kSilu, g, load_rows(b, up, 4, cols), g);
       return store_rows(b, g);
     });
     EXPECT_TRUE(within(fast, reference, bound)) << name(isa);
@@ -391,7 +391,7 @@ TEST(Ops, EmptyBatchesAreNoWork) {
     b->rms_norm(none, weight, 1e-5f, none);
     b->rms_norm_heads(none, 16, weight, 1e-5f);
     b->rope(none, 16, {}, rope_table(RopeStyle::kHalves, 16, 1));
-    b->swiglu(none, none, none);
+    b->gated(Gating::kSilu, none, none, none);
     b->add(none, none);
   }
 }
