@@ -111,7 +111,9 @@ inline void run_spans(
       batch
   );
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.geometry.head_dim));
-  backend.attention(load_rows(backend, q, n, s.q_cols()), pages, layer, batch, {.scale = scale}, result);
+  backend.attention(
+      load_rows(backend, q, n, s.q_cols()), pages, layer, batch, {.scale = scale}, result
+  );
   const auto values = store_rows(backend, result);
   for (std::int64_t r = 0; r < n; ++r) {
     std::copy_n(

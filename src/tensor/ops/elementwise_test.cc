@@ -89,7 +89,7 @@ TEST(Elementwise, AllInstructionSetsGiveEqualBits) {
     k.exp(a.data(), a.n, out.data());
   });
   sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
-    k.gated(Gating::kSilu, a.data(), b.data(), a.n, out.data());
+    k.swiglu(a.data(), b.data(), a.n, out.data());
   });
   sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
     std::copy_n(a.data(), a.n, out.data());
