@@ -62,7 +62,7 @@ std::vector<float> a_layer(Backend& b) {
   b.kv_write(k, v, {memory.data(), geometry}, 0, batch);
   Rows out = b.alloc(rows, 96);
   b.attention(q, {memory.data(), geometry}, 0, batch, {.scale = 0.2f}, out);
-  b.swiglu(q, out, q);
+  b.gated(Gating::kSilu, q, out, q);
   b.add(q, out);
   return store_rows(b, q);
 }
