@@ -12,6 +12,7 @@ constexpr int kWordVectors = 96;       // the same of integer KV
 constexpr int kApartVectors = 32;
 constexpr std::int64_t kApartBlocksMin = 4;  // in one piece of work
 constexpr std::int64_t kApartIntsMax = 16 << 20;
+constexpr std::int64_t kNoWindow = std::int64_t{1} << 40;  // beyond any position
 
 // The kernels of one KvType; kF64 has none.
 struct KvKernels {
@@ -48,7 +49,7 @@ void FastBackend::kv_write(
   ops::check_same_shape(k, v);
   if (k.rows == 0) return;
   ops::check_kv(kv, layer);
-  ops::check_attention_batch(batch, k.rows);
+  ops::check_kv_write(batch, k.rows);
   const KvGeometry& g = kv.geometry;
   CHECK(k.cols == std::int64_t{g.kv_heads} * g.head_dim, "{} columns", k.cols);
   CHECK(g.type != KvType::kF64, "float64 KV needs --numerics reference");
@@ -58,6 +59,7 @@ void FastBackend::kv_write(
       const auto after = std::upper_bound(batch.offsets.begin(), batch.offsets.end(), r);
       const std::int64_t sequence = after - batch.offsets.begin() - 1;
       const Position position = batch.positions[static_cast<std::size_t>(r)];
+      if (position < ops::write_from(batch, static_cast<std::size_t>(sequence))) continue;
       const PageId page = batch.page_table[static_cast<std::size_t>(
           sequence * batch.pages_max + position / kPageTokens
       )];
@@ -78,7 +80,9 @@ void FastBackend::kv_write(
 }
 
 // Rows of one sequence that go through its pages together, in even parts.
-void FastBackend::split_rows(const AttentionBatch& batch, const KvGeometry& g, int group) {
+void FastBackend::split_rows(
+    const AttentionBatch& batch, const KvGeometry& g, int group, int window
+) {
   const int vectors = is_integer(g.type) ? kWordVectors : kAttentionVectors;
   const std::int32_t most = std::max(1, vectors / group);
   groups_.clear();
@@ -89,10 +93,12 @@ void FastBackend::split_rows(const AttentionBatch& batch, const KvGeometry& g, i
       const auto begin = static_cast<std::int32_t>(std::int64_t{rows} * part / parts);
       const auto end = static_cast<std::int32_t>(std::int64_t{rows} * (part + 1) / parts);
       const std::int32_t first = batch.offsets[s] + begin;
-      const Position last = batch.positions[static_cast<std::size_t>(first + end - begin - 1)];
-      const std::int64_t blocks = last / ops::kAttentionBlock + 1;
+      const Position top = batch.positions[static_cast<std::size_t>(first)];
+      const Position last = top + end - begin - 1;
+      const std::int64_t block = ops::first_seen(batch, s, top, window) / ops::kAttentionBlock;
+      const std::int64_t blocks = last / ops::kAttentionBlock + 1 - block;
       for (std::int32_t head = 0; head < g.kv_heads; ++head) {
-        groups_.push_back({static_cast<std::int32_t>(s), first, end - begin, head, blocks});
+        groups_.push_back({static_cast<std::int32_t>(s), first, end - begin, head, block, blocks});
       }
     }
   }
@@ -114,14 +120,14 @@ void FastBackend::split_blocks(const KvGeometry& g, int group) {
     const std::int64_t ints = ops::partial_ints(rows.rows, group, g.head_dim) * rows.blocks;
     if (!is_integer(g.type) || pool_.threads() == 1 || rows.rows * group > kApartVectors ||
         rows.blocks < 2 * piece || kept + ints > kApartIntsMax) {
-      ranges_.push_back({index, 0, rows.blocks});
+      ranges_.push_back({index, rows.first_block, rows.blocks});
       continue;
     }
     rows.kept = kept;
     kept += ints;
     apart_.push_back(index);
     for (std::int64_t b = 0; b < rows.blocks; b += piece) {
-      ranges_.push_back({index, b, std::min(piece, rows.blocks - b)});
+      ranges_.push_back({index, rows.first_block + b, std::min(piece, rows.blocks - b)});
     }
   }
   partials_.get(static_cast<std::size_t>(kept));
@@ -141,16 +147,15 @@ void FastBackend::attention(
     const AttentionShape& shape,
     Rows out
 ) {
-  CHECK(shape.window == 0 && shape.sinks.empty());
   ops::check_same_shape(q, out);
   if (q.rows == 0) return;
   ops::check_kv(kv, layer);
-  ops::check_attention_batch(batch, q.rows);
   const KvGeometry& g = kv.geometry;
+  ops::check_attention(batch, shape, q.rows, q.cols / g.head_dim);
   CHECK(q.cols % (std::int64_t{g.kv_heads} * g.head_dim) == 0, "{} columns", q.cols);
   CHECK(g.type != KvType::kF64, "float64 KV needs --numerics reference");
   const int group = static_cast<int>(q.cols / g.head_dim / g.kv_heads);
-  split_rows(batch, g, group);
+  split_rows(batch, g, group, shape.window);
   split_blocks(g, group);
   int most_rows = 0;
   for (const RowGroup& rows : groups_) most_rows = std::max(most_rows, rows.rows);
@@ -167,7 +172,10 @@ void FastBackend::attention(
     args.group = group;
     args.rows = rows.rows;
     args.position = batch.positions[static_cast<std::size_t>(rows.first)];
+    args.first = batch.first.empty() ? 0 : batch.first[static_cast<std::size_t>(rows.sequence)];
+    args.window = shape.window > 0 ? shape.window : kNoWindow;
     args.scale = shape.scale;
+    if (!shape.sinks.empty()) args.sinks = shape.sinks.data() + std::int64_t{rows.head} * group;
     args.scratch = scratch + thread * stride;
     if (rows.kept >= 0) args.partials = partials_.get(0) + rows.kept;
     return args;

@@ -26,6 +26,7 @@ inline float* floats(const Rows& x) { return static_cast<float*>(x.data); }
 inline float* row_of(const Rows& x, std::int64_t r) { return floats(x) + r * x.cols; }
 
 using MatmulKernel = void (*)(const MatmulArgs&);
+using GatedKernel = decltype(KernelTable::swiglu);
 
 struct MatmulPlan {
   MatmulKernel kernel = nullptr;
@@ -134,11 +135,11 @@ class FastBackend final : public Backend {
   ) override;
 
   void gated(Gating gating, Rows gate, Rows up, Rows out) override {
-    CHECK(gating == Gating::kSilu);
     ops::check_same_shape(gate, up);
     ops::check_same_shape(gate, out);
+    const GatedKernel kernel = gated_kernel(gating);
     const auto body = [&](std::int64_t begin, std::int64_t end, int) {
-      k_.swiglu(floats(gate) + begin, floats(up) + begin, end - begin, floats(out) + begin);
+      kernel(floats(gate) + begin, floats(up) + begin, end - begin, floats(out) + begin);
     };
     pool_.parallel_for(gate.rows * gate.cols, kSerialValues, std::ref(body));
   }
@@ -152,9 +153,10 @@ class FastBackend final : public Backend {
   }
 
   void scale(Rows x, float factor) override {
-    for_rows(x, [&](std::int64_t r) {
-      for (float* value = row_of(x, r); value != row_of(x, r + 1); ++value) *value *= factor;
-    });
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      k_.scale(floats(x) + begin, factor, end - begin);
+    };
+    pool_.parallel_for(x.rows * x.cols, kSerialValues, std::ref(body));
   }
 
   Routing route(Rows, const RouterShape&) override { CHECK(false, "route"); }
@@ -175,6 +177,17 @@ class FastBackend final : public Backend {
     pool_.parallel_for(x.rows, std::max<std::int64_t>(1, grain), std::ref(chunk));
   }
 
+  GatedKernel gated_kernel(Gating gating) const {
+    switch (gating) {
+      case Gating::kSilu:
+        return k_.swiglu;
+      case Gating::kGeluTanh:
+        return k_.geglu;
+      case Gating::kClamped:
+        break;
+    }
+    return k_.clamped_glu;
+  }
   MatmulPlan plan_of(DType type) const;
   // Of `bytes` in `tiles` tiles, multiplied with x_rows rows.
   std::int64_t tiles_per_chunk(std::int64_t tiles, std::int64_t bytes, std::int64_t x_rows) const;
@@ -189,7 +202,7 @@ class FastBackend final : public Backend {
   );
   void matmul_by_rows(const WeightMatrix& w, const MatmulArgs& args);
   ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
-  void split_rows(const AttentionBatch& batch, const KvGeometry& g, int group);
+  void split_rows(const AttentionBatch& batch, const KvGeometry& g, int group, int window);
   void split_blocks(const KvGeometry& g, int group);
 
   ComputePool& pool_;
@@ -217,7 +230,8 @@ class FastBackend final : public Backend {
     std::int32_t first;
     std::int32_t rows;
     std::int32_t head;
-    std::int64_t blocks;     // of positions that the last row sees
+    std::int64_t first_block;  // of positions that a row sees
+    std::int64_t blocks;
     std::int64_t kept = -1;  // where in partials_ the results of its blocks are; -1: not apart
   };
   struct BlockRange {

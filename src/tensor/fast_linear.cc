@@ -146,10 +146,10 @@ void FastBackend::norm_matmuls(
 void FastBackend::gated_matmuls(
     Gating gating, Rows gate, Rows up, std::span<const Product> products
 ) {
-  CHECK(gating == Gating::kSilu);
   ops::check_same_shape(gate, up);
+  const GatedKernel kernel = gated_kernel(gating);
   multiply(gate, products, [&](std::int64_t r) {
-    k_.swiglu(row_of(gate, r), row_of(up, r), gate.cols, row_of(gate, r));
+    kernel(row_of(gate, r), row_of(up, r), gate.cols, row_of(gate, r));
   });
 }
 

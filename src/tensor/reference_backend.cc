@@ -69,6 +69,26 @@ void decode_tile(const WeightMatrix& w, std::int64_t tile, double* out) {
   }
 }
 
+double sigmoid(double x) { return 1.0 / (1.0 + exp_d(-x)); }
+
+double gated_value(Gating gating, double gate, double up) {
+  switch (gating) {
+    case Gating::kSilu:
+      return gate / (1.0 + exp_d(-gate)) * up;
+    case Gating::kGeluTanh: {
+      constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
+      const double z = kRoot * (gate + 0.044715 * gate * gate * gate);
+      return gate * sigmoid(2.0 * z) * up;  // (1 + tanh z) / 2
+    }
+    case Gating::kClamped:
+      break;
+  }
+  // min and max of the standard library keep their first operand where one is NaN.
+  const double g = std::min(gate, 7.0);
+  const double u = std::max(std::min(up, 7.0), -7.0);
+  return g * sigmoid(1.702 * g) * (u + 1.0);
+}
+
 class ReferenceBackend final : public Backend {
  public:
   explicit ReferenceBackend(ComputePool& pool) : pool_(pool) {}
@@ -143,12 +163,10 @@ class ReferenceBackend final : public Backend {
   ) override;
 
   void gated(Gating gating, Rows gate, Rows up, Rows out) override {
-    CHECK(gating == Gating::kSilu);
     ops::check_same_shape(gate, up);
     ops::check_same_shape(gate, out);
     for (std::int64_t i = 0; i < gate.rows * gate.cols; ++i) {
-      const double g = doubles(gate)[i];
-      doubles(out)[i] = g / (1.0 + exp_d(-g)) * doubles(up)[i];
+      doubles(out)[i] = gated_value(gating, doubles(gate)[i], doubles(up)[i]);
     }
   }
 
@@ -179,10 +197,12 @@ class ReferenceBackend final : public Backend {
     KvGeometry geometry;
     std::int64_t k_offset;
     std::int64_t v_offset;
+    Position first;  // that it sees
+    Position last;
+    double scale;
+    const float* sink;  // or null
   };
-  static void attend(
-      const Head& head, Position position, double scale, double* weights, double* out
-  );
+  static void attend(const Head& head, double* weights, double* out);
 
   ComputePool& pool_;
   Dot16 dot_16_ = pick_dot_16();
@@ -245,13 +265,14 @@ void ReferenceBackend::kv_write(
   ops::check_same_shape(k, v);
   if (k.rows == 0) return;
   ops::check_kv(kv, layer);
-  ops::check_attention_batch(batch, k.rows);
+  ops::check_kv_write(batch, k.rows);
   const KvGeometry& g = kv.geometry;
   CHECK(k.cols == std::int64_t{g.kv_heads} * g.head_dim, "{} columns", k.cols);
   const auto dims = static_cast<std::size_t>(g.head_dim);
   for (std::size_t s = 0; s + 1 < batch.offsets.size(); ++s) {
     for (std::int64_t r = batch.offsets[s]; r < batch.offsets[s + 1]; ++r) {
       const Position position = batch.positions[static_cast<std::size_t>(r)];
+      if (position < ops::write_from(batch, s)) continue;
       const auto entry = s * static_cast<std::size_t>(batch.pages_max) +
                          static_cast<std::size_t>(position / kPageTokens);
       std::byte* page = kv.base + batch.page_table[entry] * g.page_bytes();
@@ -265,29 +286,28 @@ void ReferenceBackend::kv_write(
   }
 }
 
-// Softmax over all positions 0 .. `position`, in one piece. `weights`: [position + 1] scratch.
-void ReferenceBackend::attend(
-    const Head& head, Position position, double scale, double* weights, double* out
-) {
+// Softmax over all positions that the head sees, in one piece, a sink among them. `weights`:
+// [last + 1] scratch.
+void ReferenceBackend::attend(const Head& head, double* weights, double* out) {
   const KvGeometry& g = head.geometry;
   const auto page_of = [&](Position j) {
     return head.base + head.pages[j / kPageTokens] * g.page_bytes();
   };
-  double top = -HUGE_VAL;
-  for (Position j = 0; j <= position; ++j) {
+  double top = head.sink != nullptr ? *head.sink : -HUGE_VAL;
+  for (Position j = head.first; j <= head.last; ++j) {
     const std::byte* keys = page_of(j) + head.k_offset;
     double dot = 0;
     for (int d = 0; d < g.head_dim; ++d) dot += head.q[d] * kv_key(keys, g, j % kPageTokens, d);
-    weights[j] = dot * scale;
+    weights[j] = dot * head.scale;
     top = std::max(top, weights[j]);
   }
-  double sum = 0;
-  for (Position j = 0; j <= position; ++j) {
+  double sum = head.sink != nullptr ? exp_d(*head.sink - top) : 0;
+  for (Position j = head.first; j <= head.last; ++j) {
     weights[j] = exp_d(weights[j] - top);
     sum += weights[j];
   }
   std::fill_n(out, g.head_dim, 0.0);
-  for (Position j = 0; j <= position; ++j) {
+  for (Position j = head.first; j <= head.last; ++j) {
     const std::byte* values = page_of(j) + head.v_offset;
     for (int d = 0; d < g.head_dim; ++d) {
       out[d] += weights[j] * kv_value(values, g, j % kPageTokens, d);
@@ -304,12 +324,11 @@ void ReferenceBackend::attention(
     const AttentionShape& shape,
     Rows out
 ) {
-  CHECK(shape.window == 0 && shape.sinks.empty());
   ops::check_same_shape(q, out);
   if (q.rows == 0) return;
   ops::check_kv(kv, layer);
-  ops::check_attention_batch(batch, q.rows);
   const KvGeometry& g = kv.geometry;
+  ops::check_attention(batch, shape, q.rows, q.cols / g.head_dim);
   CHECK(q.cols % (std::int64_t{g.kv_heads} * g.head_dim) == 0, "{} columns", q.cols);
   const std::int64_t heads = q.cols / g.head_dim;
   const std::int64_t group = heads / g.kv_heads;
@@ -328,14 +347,12 @@ void ReferenceBackend::attention(
       head.geometry = g;
       head.k_offset = g.k_offset(layer, static_cast<int>(h / group));
       head.v_offset = g.v_offset(layer, static_cast<int>(h / group));
-      double* result = row_of(out, r) + h * g.head_dim;
-      attend(
-          head,
-          batch.positions[static_cast<std::size_t>(r)],
-          shape.scale,
-          scratch + thread * stride,
-          result
-      );
+      head.last = batch.positions[static_cast<std::size_t>(r)];
+      head.first =
+          ops::first_seen(batch, static_cast<std::size_t>(sequence), head.last, shape.window);
+      head.scale = shape.scale;
+      if (!shape.sinks.empty()) head.sink = &shape.sinks[static_cast<std::size_t>(h)];
+      attend(head, scratch + thread * stride, row_of(out, r) + h * g.head_dim);
     }
   };
   pool_.parallel_for(q.rows * heads, 1, std::ref(body));

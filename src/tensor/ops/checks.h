@@ -2,6 +2,9 @@
 // Shape checks that both backends make before they touch memory. A failure is a bug of the caller
 // (model or engine), so they end the process. Pure functions, any thread.
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/check.h"
 #include "tensor/backend.h"
 
@@ -37,17 +40,36 @@ inline void check_rope(
   }
 }
 
-// Every position up to the last of each sequence has a page; rows are contiguous.
-inline void check_attention_batch(const AttentionBatch& batch, std::int64_t rows) {
+// The first position that a query at `position` of sequence `s` sees; `window` 0: no window.
+inline Position first_seen(
+    const AttentionBatch& batch, std::size_t s, Position position, int window
+) {
+  const Position held = batch.first.empty() ? 0 : batch.first[s];
+  return window > 0 ? std::max(held, position - window + 1) : held;
+}
+// kv_write leaves the entries of earlier positions as they are.
+inline Position write_from(const AttentionBatch& batch, std::size_t s) {
+  return batch.write_from.empty() ? 0 : batch.write_from[s];
+}
+
+// `from` of each sequence: every position from there up to its last has a page; rows are
+// contiguous.
+template <typename From>
+void check_attention_batch(const AttentionBatch& batch, std::int64_t rows, const From& from) {
   CHECK(batch.positions.size() == static_cast<std::size_t>(rows), "{}", batch.positions.size());
   CHECK(!batch.offsets.empty() && batch.offsets.front() == 0 && batch.offsets.back() == rows);
-  for (std::size_t s = 0; s + 1 < batch.offsets.size(); ++s) {
+  const std::size_t sequences = batch.offsets.size() - 1;
+  CHECK(batch.first.empty() || batch.first.size() == sequences, "{}", batch.first.size());
+  CHECK(batch.write_from.empty() || batch.write_from.size() == sequences);
+  for (std::size_t s = 0; s < sequences; ++s) {
     const auto begin = static_cast<std::size_t>(batch.offsets[s]);
     const auto end = static_cast<std::size_t>(batch.offsets[s + 1]);
     CHECK(begin <= end && end <= batch.positions.size(), "sequence {}", s);
     if (begin == end) continue;
     const Position first = batch.positions[begin];
     CHECK(first >= 0, "sequence {} starts at {}", s, first);
+    const Position held = batch.first.empty() ? 0 : batch.first[s];
+    CHECK(held >= 0 && held <= first, "entries from {}, rows from {}", held, first);
     for (std::size_t r = begin; r < end; ++r) {
       CHECK(
           batch.positions[r] == first + static_cast<Position>(r - begin), "row {} of a sequence", r
@@ -61,10 +83,27 @@ inline void check_attention_batch(const AttentionBatch& batch, std::int64_t rows
         pages,
         batch.pages_max
     );
-    for (std::int64_t p = 0; p < pages; ++p) {
+    for (std::int64_t p = from(s, first) / kPageTokens; p < pages; ++p) {
       CHECK(batch.page_table[at + static_cast<std::size_t>(p)] >= 0, "no page {}", p);
     }
   }
+}
+
+// Pages of the positions that are written.
+inline void check_kv_write(const AttentionBatch& batch, std::int64_t rows) {
+  check_attention_batch(batch, rows, [&](std::size_t s, Position first) {
+    return std::max(first, write_from(batch, s));
+  });
+}
+// Pages of the positions that are seen.
+inline void check_attention(
+    const AttentionBatch& batch, const AttentionShape& shape, std::int64_t rows, std::int64_t heads
+) {
+  CHECK(shape.window >= 0, "window {}", shape.window);
+  CHECK(shape.sinks.empty() || std::ssize(shape.sinks) == heads, "{} sinks", shape.sinks.size());
+  check_attention_batch(batch, rows, [&](std::size_t s, Position first) {
+    return first_seen(batch, s, first, shape.window);
+  });
 }
 
 inline void check_kv(const KvPages& kv, int layer) {

@@ -114,11 +114,14 @@ struct AttentionArgs {
   int group;
   int rows;
   std::int64_t position;  // of the first row; row i has position + i
+  std::int64_t first;     // entries of earlier positions are gone, >= 0
+  std::int64_t window;    // last positions that a row sees, > 0; beyond any position: all
   float scale;
-  float* scratch;  // attention_scratch_floats(...)
+  const float* sinks;  // [group], one more logit each, or null
+  float* scratch;      // attention_scratch_floats(...)
   // Integer kernels only: a row's blocks may be computed apart, in any order, and folded
   // in the end. Not null: the results of `blocks` blocks from first_block on are kept there.
-  std::int32_t* partials;  // partial_ints(...) a block, from block 0 on
+  std::int32_t* partials;  // partial_ints(...) a block, from the first that row 0 sees on
   std::int64_t first_block;
   std::int64_t blocks;
 };
@@ -197,7 +200,13 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
   // out = g / (1 + exp(-g)) * up
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  // out = g / (1 + exp(g * t)) * up, t = fma(g * g, -b, -a): 1 + tanh(z) = 2 / (1 + exp(-2 z)) with
+  // z = sqrt(2 / pi) (g + 0.044715 g^3); a = 2 sqrt(2 / pi), b = 0.044715 a
+  void (*geglu)(const float* gate, const float* up, std::int64_t n, float* out);
+  // g = min(gate, 7), u = clamp(up, -7, 7): out = g / (1 + exp(g * -1.702)) * (u + 1)
+  void (*clamped_glu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*add)(float* x, const float* y, std::int64_t n);
+  void (*scale)(float* x, float factor, std::int64_t n);  // x *= factor
   // x_i = fma(x_i, cos_i, x_partner * sin_i)
   void (*rope)(const RopeArgs&);
   void (*exp)(const float* x, std::int64_t n, float* out);
