@@ -159,8 +159,8 @@ class FastBackend final : public Backend {
     pool_.parallel_for(x.rows * x.cols, kSerialValues, std::ref(body));
   }
 
-  Routing route(Rows, const RouterShape&) override { CHECK(false, "route"); }
-  void experts(Rows, const Routing&, const Experts&, Rows) override { CHECK(false, "experts"); }
+  Routing route(Rows logits, const RouterShape& shape) override;
+  void experts(Rows x, const Routing& routing, const Experts& experts, Rows out) override;
 
  private:
   static std::size_t row_size(const Rows& x) {

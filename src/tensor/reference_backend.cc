@@ -12,6 +12,7 @@
 #include "tensor/math.h"
 #include "tensor/ops/arena.h"
 #include "tensor/ops/checks.h"
+#include "tensor/reference_experts.h"
 #include "tensor/reference_kv.h"
 
 namespace artery::tensor {
@@ -179,8 +180,12 @@ class ReferenceBackend final : public Backend {
     for (std::int64_t i = 0; i < x.rows * x.cols; ++i) doubles(x)[i] *= factor;
   }
 
-  Routing route(Rows, const RouterShape&) override { CHECK(false, "route"); }
-  void experts(Rows, const Routing&, const Experts&, Rows) override { CHECK(false, "experts"); }
+  Routing route(Rows logits, const RouterShape& shape) override {
+    return reference_route(*this, logits, shape);
+  }
+  void experts(Rows x, const Routing& routing, const Experts& experts, Rows out) override {
+    reference_experts(*this, x, routing, experts, out);
+  }
 
  private:
   static void norm(const double* x, std::span<const float> weight, double eps, double* out) {

@@ -4,21 +4,25 @@ set(TENSOR_KERNEL_SOURCES
   cpu_limits.cc
   fast_attention.cc
   fast_backend.cc
+  fast_experts.cc
   fast_linear.cc
   fast_matmul.cc
   isa.cc
   math.cc
   ops/build_scalar.cc
   reference_backend.cc
+  reference_experts.cc
   reference_kv.cc
   tile_pack.cc
   weights.cc)
 set(TENSOR_KERNEL_TESTS
   compute_pool_test.cc
+  experts_test.cc
   fast_linear_test.cc
   math_test.cc
   ops/attention_int16_test.cc
   ops/attention_test.cc
+  ops/attention_window_test.cc
   ops/elementwise_test.cc
   ops/golden_bits_test.cc
   ops/int8_twin_test.cc
