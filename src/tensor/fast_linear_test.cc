@@ -62,6 +62,7 @@ std::vector<float> outputs(Backend& backend, const std::vector<Product>& product
 struct Inputs {
   std::int64_t rows;
   std::vector<float> x, addend, norm;
+  Gating gating = Gating::kSilu;
 };
 
 // Norm with and without an addend, then an activation; `chained` by the verbs that do it in one.
@@ -76,14 +77,14 @@ std::vector<float> run(Backend& backend, const Weights& weights, const Inputs& i
   if (chained) {
     backend.norm_matmuls(x, {}, in.norm, 1e-5f, normed, first);
     backend.norm_matmuls(x, addend, in.norm, 1e-5f, addend, second);
-    backend.gated_matmuls(Gating::kSilu, x, normed, third);
+    backend.gated_matmuls(in.gating, x, normed, third);
   } else {
     backend.rms_norm(x, in.norm, 1e-5f, normed);
     for (const Product& p : first) backend.matmul(normed, *p.weight, p.bias, p.out);
     backend.add(x, addend);
     backend.rms_norm(x, in.norm, 1e-5f, addend);
     for (const Product& p : second) backend.matmul(addend, *p.weight, p.bias, p.out);
-    backend.gated(Gating::kSilu, x, normed, x);
+    backend.gated(in.gating, x, normed, x);
     for (const Product& p : third) backend.matmul(x, *p.weight, p.bias, p.out);
   }
   std::vector<float> all = outputs(backend, first);
@@ -103,7 +104,10 @@ TEST(Chains, GiveTheBitsOfTheirVerbs) {
         rows,
         activations(rng, rows * kCols),
         activations(rng, rows * kCols),
-        activations(rng, kCols)
+        activations(rng, kCols),
+        rows == 1   ? Gating::kGeluTanh
+        : rows == 3 ? Gating::kClamped
+                    : Gating::kSilu
     };
     std::vector<std::vector<float>> seen;
     for (const Isa isa : isas()) {

@@ -81,9 +81,9 @@ Partial block_of(
     const std::vector<Words>& k,
     const std::vector<Words>& v,
     std::size_t first,
+    std::size_t count,
     bool bytes
 ) {
-  const std::size_t count = std::min<std::size_t>(64, k.size() - first);
   std::vector<float> f(count);
   for (std::size_t j = 0; j < count; ++j) {
     std::int64_t dot = 0;
@@ -99,8 +99,8 @@ Partial block_of(
   for (std::size_t j = 0; j < count; ++j) {
     const float e = exp2_of(std::fma(f[j], q.step, -out.m));
     w[j] = e * v[first + j].step;
-    l[j % 16] += e;
-    s[j % 16] += w[j];
+    l[(first + j) % 16] += e;  // pages start at multiples of 16
+    s[(first + j) % 16] += w[j];
   }
   out.l = tree_sum(l);
   const float most = bytes ? 255.0f : 32767.0f;
@@ -118,14 +118,21 @@ Partial block_of(
   return out;
 }
 
+// Over positions `from` and later; `sink`, times log2 e, or null.
 std::vector<float> plain_row(
-    const Words& q, const std::vector<Words>& k, const std::vector<Words>& v, bool bytes
+    const Words& q,
+    const std::vector<Words>& k,
+    const std::vector<Words>& v,
+    bool bytes,
+    std::size_t from = 0,
+    const float* sink = nullptr
 ) {
   float top = -HUGE_VALF;
   float sum = 0;
   std::vector<float> o(q.x.size());
-  for (std::size_t first = 0; first < k.size(); first += 64) {
-    const Partial block = block_of(q, k, v, first, bytes);
+  for (std::size_t first = from; first < k.size(); first = first / 64 * 64 + 64) {
+    const std::size_t count = std::min(first / 64 * 64 + 64, k.size()) - first;
+    const Partial block = block_of(q, k, v, first, count, bytes);
     const float now = std::max(top, block.m);
     const float a = exp2_of(top - now);
     const float c = exp2_of(block.m - now);
@@ -134,6 +141,11 @@ std::vector<float> plain_row(
       o[d] = std::fma(static_cast<float>(block.o[d]), block.unit * c, o[d] * a);
     }
     top = now;
+  }
+  if (sink != nullptr) {
+    const float now = std::max(top, *sink);
+    sum = std::fma(sum, exp2_of(top - now), exp2_of(*sink - now));
+    for (float& x : o) x *= exp2_of(top - now);
   }
   for (float& x : o) x /= sum;
   return o;
@@ -157,8 +169,13 @@ std::vector<float> plain(const Scene& s) {
         v.push_back(words_of(s.v.data() + at, dim, 1, v_most, false));
         for (int g = 0; g < s.group; ++g) {
           const std::int64_t to = r * s.q_cols() + std::int64_t{h * s.group + g} * dim;
-          const auto row =
-              plain_row(words_of(s.q.data() + to, dim, scale, 32767.0f, true), k, v, bytes);
+          const auto q = words_of(s.q.data() + to, dim, scale, 32767.0f, true);
+          const std::int64_t seen = s.window > 0 ? s.window : std::ssize(k);
+          const auto from =
+              static_cast<std::size_t>(std::max<std::int64_t>(0, std::ssize(k) - seen));
+          const auto head = static_cast<std::size_t>(h * s.group + g);
+          const float sink = s.sinks.empty() ? 0 : s.sinks[head] * 0x1.715476p+0f;
+          const auto row = plain_row(q, k, v, bytes, from, s.sinks.empty() ? nullptr : &sink);
           std::copy(row.begin(), row.end(), out.begin() + to);
         }
       }
@@ -181,6 +198,28 @@ TEST(AttentionInt16, EqualsPlainLoops) {
       for (const Isa isa : isas()) {
         EXPECT_TRUE(same_bits(run_whole(*make_fast_backend(pool, isa), s), expected))
             << name(isa) << " head_dim " << shape.head_dim << " group " << shape.group;
+      }
+    }
+  }
+}
+
+TEST(AttentionInt16, WindowsAndSinksEqualPlainLoops) {
+  ComputePool pool(2);
+  for (const KvType type : kTypes) {
+    for (const int window : {1, 5, 16, 63, 64, 65, 100}) {
+      for (const Shape& shape : {Shape{2, 3, 34}, Shape{1, 4, 16}}) {
+        Rng rng(68);
+        Scene s =
+            make_scene({1, shape.kv_heads, shape.head_dim, type}, shape.group, {190, 66, 1}, rng);
+        s.window = window;
+        if (window % 2 == 1) {
+          s.sinks = activations(rng, std::int64_t{shape.kv_heads} * shape.group);
+        }
+        const auto expected = plain(s);
+        for (const Isa isa : isas()) {
+          EXPECT_TRUE(same_bits(run_whole(*make_fast_backend(pool, isa), s), expected))
+              << name(isa) << " window " << window << " head_dim " << shape.head_dim;
+        }
       }
     }
   }

@@ -20,6 +20,12 @@ struct Scene {
   std::vector<std::byte> memory;
   std::vector<PageId> table;
   std::int64_t pages_max = 0;
+  int window = 0;
+  std::vector<float> sinks;  // [kv_heads * group] or empty
+  // Not negative: before each call the entries that no row of it sees, but for the last `held`, are
+  // spoiled, and their pages are gone.
+  int held = -1;
+  float spoil = 0;  // what they become
 
   std::int64_t q_cols() const {
     return std::int64_t{geometry.kv_heads} * group * geometry.head_dim;
@@ -71,55 +77,96 @@ struct Span {
   std::int32_t end;
 };
 
-inline void run_spans(
-    Backend& backend, Scene& s, const std::vector<Span>& spans, std::vector<float>& out
-) {
+// What spans ask of a backend, in the form of its verbs.
+struct Call {
   std::vector<Position> positions;
   std::vector<std::int32_t> offsets = {0};
   std::vector<PageId> table;
+  std::vector<Position> first;
   std::vector<float> q, k, v;
-  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> rows;  // of the scene
+
+  AttentionBatch batch(const Scene& s) const {
+    AttentionBatch b = {positions, offsets, table, s.pages_max};
+    b.first = first;
+    return b;
+  }
+};
+
+inline Call call_of(const Scene& s, const std::vector<Span>& spans) {
+  Call c;
   for (const Span& span : spans) {
     std::int64_t start = 0;
     for (std::size_t i = 0; i < span.sequence; ++i) start += s.lengths[i];
     for (std::int32_t p = span.begin; p < span.end; ++p) {
-      positions.push_back(p);
-      rows.push_back(start + p);
+      c.positions.push_back(p);
+      c.rows.push_back(start + p);
       const auto copy = [&](const std::vector<float>& from, std::int64_t cols, auto& to) {
         to.insert(
             to.end(), from.begin() + (start + p) * cols, from.begin() + (start + p + 1) * cols
         );
       };
-      copy(s.q, s.q_cols(), q);
-      copy(s.k, s.kv_cols(), k);
-      copy(s.v, s.kv_cols(), v);
+      copy(s.q, s.q_cols(), c.q);
+      copy(s.k, s.kv_cols(), c.k);
+      copy(s.v, s.kv_cols(), c.v);
     }
-    offsets.push_back(static_cast<std::int32_t>(positions.size()));
+    c.offsets.push_back(static_cast<std::int32_t>(c.positions.size()));
     const auto first = s.table.begin() + static_cast<std::int64_t>(span.sequence) * s.pages_max;
-    table.insert(table.end(), first, first + s.pages_max);
+    c.table.insert(c.table.end(), first, first + s.pages_max);
   }
-  const AttentionBatch batch = {positions, offsets, table, s.pages_max};
-  const KvPages pages = {s.memory.data(), s.geometry};
-  const int layer = s.geometry.layers - 1;
-  const auto n = static_cast<std::int64_t>(rows.size());
-  Rows result = backend.alloc(n, s.q_cols());
+  return c;
+}
+
+inline void write_call(Backend& backend, Scene& s, const Call& c, const AttentionBatch& batch) {
+  const auto n = static_cast<std::int64_t>(c.rows.size());
   backend.kv_write(
-      load_rows(backend, k, n, s.kv_cols()),
-      load_rows(backend, v, n, s.kv_cols()),
-      pages,
-      layer,
+      load_rows(backend, c.k, n, s.kv_cols()),
+      load_rows(backend, c.v, n, s.kv_cols()),
+      {s.memory.data(), s.geometry},
+      s.geometry.layers - 1,
       batch
   );
+}
+
+// Scene::held, before a call over `span`. Returns the first entry that is left.
+inline Position spoil_entries(Backend& backend, Scene& s, const Span& span, PageId* table) {
+  const Position left = std::max(0, span.begin - s.window + 1 - s.held);
+  Call c = call_of(s, {{span.sequence, 0, left}});
+  for (std::vector<float>* x : {&c.k, &c.v}) std::fill(x->begin(), x->end(), s.spoil);
+  if (left > 0) write_call(backend, s, c, c.batch(s));
+  std::fill_n(table, left / kPageTokens, kNoPage);
+  return left;
+}
+
+inline void run_spans(
+    Backend& backend, Scene& s, const std::vector<Span>& spans, std::vector<float>& out
+) {
+  Call c = call_of(s, spans);
+  if (s.held >= 0) {
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      PageId* table = c.table.data() + static_cast<std::int64_t>(i) * s.pages_max;
+      c.first.push_back(spoil_entries(backend, s, spans[i], table));
+    }
+  }
+  const AttentionBatch batch = c.batch(s);
+  write_call(backend, s, c, batch);
+  const auto n = static_cast<std::int64_t>(c.rows.size());
+  Rows result = backend.alloc(n, s.q_cols());
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.geometry.head_dim));
   backend.attention(
-      load_rows(backend, q, n, s.q_cols()), pages, layer, batch, {.scale = scale}, result
+      load_rows(backend, c.q, n, s.q_cols()),
+      {s.memory.data(), s.geometry},
+      s.geometry.layers - 1,
+      batch,
+      {.scale = scale, .window = s.window, .sinks = s.sinks},
+      result
   );
   const auto values = store_rows(backend, result);
   for (std::int64_t r = 0; r < n; ++r) {
     std::copy_n(
         values.begin() + r * s.q_cols(),
         s.q_cols(),
-        out.begin() + rows[static_cast<std::size_t>(r)] * s.q_cols()
+        out.begin() + c.rows[static_cast<std::size_t>(r)] * s.q_cols()
     );
   }
   backend.reset();

@@ -92,6 +92,16 @@ TEST(Elementwise, AllInstructionSetsGiveEqualBits) {
     k.swiglu(a.data(), b.data(), a.n, out.data());
   });
   sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
+    k.geglu(a.data(), b.data(), a.n, out.data());
+  });
+  sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
+    k.clamped_glu(a.data(), b.data(), a.n, out.data());
+  });
+  sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
+    std::copy_n(a.data(), a.n, out.data());
+    k.scale(out.data(), a.n > 0 ? b.data()[0] : 0.0f, a.n);
+  });
+  sweep([](const KernelTable& k, Buffer& a, Buffer& b, Buffer& out) {
     std::copy_n(a.data(), a.n, out.data());
     k.add(out.data(), b.data(), a.n);
   });
@@ -305,6 +315,118 @@ TEST(Ops, SwigluAndAddAreCloseToReference) {
   }
 }
 
+constexpr Gating kGatings[] = {Gating::kSilu, Gating::kGeluTanh, Gating::kClamped};
+
+// Over a fine grid of gates: within a few float32 steps of the truth, relative to it, down to where
+// exp(-z) overflows.
+TEST(Ops, GatingsAreCloseToReference) {
+  ComputePool pool(3);
+  const std::int64_t cols = 5003;
+  std::vector<float> gate;
+  std::vector<float> up;
+  Rng rng(37);
+  for (std::int64_t i = 0; i < 4 * cols; ++i) {
+    gate.push_back(static_cast<float>(i - 2 * cols) * (i % 3 == 0 ? 0.0005f : 0.0021f));
+    up.push_back(uniform(rng, -9, 9));
+  }
+  for (const Gating gating : kGatings) {
+    for (const Isa isa : isas()) {
+      const auto [fast, reference] = both(pool, isa, [&](Backend& b) {
+        Rows g = load_rows(b, gate, 4, cols);
+        Rows out = b.alloc(4, cols);
+        b.gated(gating, g, load_rows(b, up, 4, cols), out);
+        b.gated(gating, g, load_rows(b, up, 4, cols), g);  // in place
+        EXPECT_TRUE(same_bits(store_rows(b, g), store_rows(b, out)));
+        return store_rows(b, out);
+      });
+      std::vector<double> bound;
+      for (std::size_t i = 0; i < gate.size(); ++i) {
+        // An error of the exponent, which is up to |z|, by half a step is one of the result.
+        const double g = static_cast<double>(gate[i]);
+        const double z = gating == Gating::kGeluTanh
+                             ? 1.6 * std::fabs(g) + 0.0714 * g * g * std::fabs(g)
+                             : 1.702 * std::fabs(g);
+        const double relative = 0x1p-24 * (8 + 4 * std::min(z, 90.0));
+        // u + 1 cancels near u = -1.
+        const double near = gating == Gating::kClamped ? 0x1p-24 * std::fabs(g) : 0;
+        bound.push_back(relative * std::fabs(static_cast<double>(reference[i])) + near + 1e-36);
+      }
+      EXPECT_TRUE(within(fast, reference, bound)) << name(isa) << " " << static_cast<int>(gating);
+    }
+  }
+}
+
+TEST(Ops, GatingsHaveTheRightEnds) {
+  constexpr float kInf = HUGE_VALF;
+  const float nan = std::nanf("");
+  struct Case {
+    Gating gating;
+    float gate, up, out;
+  };
+  const Case cases[] = {
+      {Gating::kSilu, 3e38f, 1.0f, 3e38f},
+      {Gating::kSilu, kInf, 2.0f, kInf},
+      {Gating::kSilu, -3e38f, 2.0f, -0.0f},
+      {Gating::kSilu, nan, 2.0f, nan},
+      {Gating::kGeluTanh, 0.0f, 5.0f, 0.0f},
+      {Gating::kGeluTanh, -0.0f, 5.0f, -0.0f},
+      {Gating::kGeluTanh, 3e38f, 1.0f, 3e38f},
+      {Gating::kGeluTanh, kInf, 2.0f, kInf},
+      {Gating::kGeluTanh, 1e19f, 0.5f, 5e18f},
+      {Gating::kGeluTanh, -3e38f, 2.0f, -0.0f},
+      {Gating::kGeluTanh, -1e19f, 2.0f, -0.0f},
+      {Gating::kGeluTanh, nan, 0.0f, nan},
+      {Gating::kGeluTanh, 1.0f, nan, nan},
+      {Gating::kClamped, 1.0f, nan, nan},
+      {Gating::kClamped, nan, 1.0f, nan},
+      {Gating::kClamped, -3e38f, 1.0f, -0.0f},
+      {Gating::kClamped, 5.0f, -1.0f, 0.0f},
+  };
+  ComputePool pool(1);
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(make_reference_backend(pool));
+  for (const Isa isa : isas()) backends.push_back(make_fast_backend(pool, isa));
+  for (auto& b : backends) {
+    for (const Case& c : cases) {
+      Rows g = load_rows(*b, {c.gate}, 1, 1);
+      b->gated(c.gating, g, load_rows(*b, {c.up}, 1, 1), g);
+      EXPECT_TRUE(same_bits(store_rows(*b, g), {c.out})) << c.gate << " " << c.up;
+    }
+    // The limits of gpt-oss.
+    Rows g = load_rows(*b, {7.0f, 7.5f, kInf, 7.0f, 2.0f, 2.0f, 2.0f, 2.0f}, 1, 8);
+    Rows u = load_rows(*b, {1.0f, 1.0f, 1.0f, kInf, 7.0f, 9.0f, -7.0f, -kInf}, 1, 8);
+    b->gated(Gating::kClamped, g, u, g);
+    const auto y = store_rows(*b, g);
+    EXPECT_EQ(y[0], y[1]);
+    EXPECT_EQ(y[0], y[2]);
+    EXPECT_NEAR(y[3], 4 * y[0], 1e-4f);
+    EXPECT_EQ(y[4], y[5]);
+    EXPECT_EQ(y[6], y[7]);
+    EXPECT_NEAR(y[0], 13.9999065f, 2e-5f);  // 14 / (1 + exp(-11.914))
+    EXPECT_NEAR(y[4], 15.4854f, 1e-3f);
+  }
+}
+
+TEST(Ops, ScaleIsOneRounding) {
+  Rng rng(38);
+  ComputePool pool(3);
+  for (const std::int64_t cols : {1, 17, 640, 9001}) {
+    const auto x = ordinary_and_hostile(rng, 4 * cols, true);
+    const float factor = std::sqrt(640.0f);
+    std::vector<float> expected;
+    for (const float v : x) expected.push_back(v * factor);
+    for (const Isa isa : isas()) {
+      const auto [fast, reference] = both(pool, isa, [&](Backend& b) {
+        Rows rows = load_rows(b, x, 4, cols);
+        b.scale(rows, factor);
+        return store_rows(b, rows);
+      });
+      EXPECT_TRUE(same_bits(fast, expected)) << name(isa) << " " << cols;
+      EXPECT_TRUE(same_bits(reference, expected)) << cols;
+    }
+  }
+}
+
 RopeTable rope_table(RopeStyle style, int dims, int positions) {
   RopeTable table = {style, dims, {}, {}};
   for (int p = 0; p < positions; ++p) {
@@ -391,7 +513,8 @@ TEST(Ops, EmptyBatchesAreNoWork) {
     b->rms_norm(none, weight, 1e-5f, none);
     b->rms_norm_heads(none, 16, weight, 1e-5f);
     b->rope(none, 16, {}, rope_table(RopeStyle::kHalves, 16, 1));
-    b->gated(Gating::kSilu, none, none, none);
+    for (const Gating gating : kGatings) b->gated(gating, none, none, none);
+    b->scale(none, 2.0f);
     b->add(none, none);
   }
 }

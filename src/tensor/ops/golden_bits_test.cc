@@ -67,6 +67,19 @@ std::vector<float> a_layer(Backend& b) {
   return store_rows(b, q);
 }
 
+std::vector<float> gatings(Backend& b) {
+  Rng rng(53);
+  std::vector<float> all;
+  for (const Gating gating : {Gating::kSilu, Gating::kGeluTanh, Gating::kClamped}) {
+    Rows gate = load_rows(b, activations(rng, 2 * 999), 2, 999);
+    b.gated(gating, gate, load_rows(b, activations(rng, 2 * 999), 2, 999), gate);
+    b.scale(gate, 0.3f);
+    const auto values = store_rows(b, gate);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 TEST(GoldenBits, ScalarMath) {
   std::vector<double> values;
   for (int i = -500; i < 500; ++i) {
@@ -85,6 +98,7 @@ TEST(GoldenBits, FastBackend) {
     auto backend = make_fast_backend(pool, isa);
     EXPECT_EQ(digest(products(*backend, pool)), "097f079278d93fde") << name(isa);
     EXPECT_EQ(digest(a_layer(*backend)), "7486f460d9b74087") << name(isa);
+    EXPECT_EQ(digest(gatings(*backend)), "5040a05b540584ae") << name(isa);
   }
 }
 
@@ -93,6 +107,7 @@ TEST(GoldenBits, ReferenceBackend) {
   auto backend = make_reference_backend(pool);
   EXPECT_EQ(digest(products(*backend, pool)), "d14b684f9204f850");
   EXPECT_EQ(digest(a_layer(*backend)), "474e75519da4de9a");
+  EXPECT_EQ(digest(gatings(*backend)), "a96cdea22f2d15a9");
 }
 
 }  // namespace
