@@ -4,7 +4,7 @@ namespace artery::cli {
 namespace {
 
 Result<std::uint64_t> unsigned_or(
-    const model::GgufFile& file, const std::string& key, std::uint64_t fallback
+    const model::ModelFile& file, const std::string& key, std::uint64_t fallback
 ) {
   if (file.find_key(key) == nullptr) return fallback;
   return file.get_unsigned(key);
@@ -12,7 +12,7 @@ Result<std::uint64_t> unsigned_or(
 
 }  // namespace
 
-Result<std::int64_t> kv_bytes_per_token(const model::GgufFile& file, tensor::KvType type) {
+Result<std::int64_t> kv_bytes_per_token(const model::ModelFile& file, tensor::KvType type) {
   const std::string arch(TRY(file.get_string("general.architecture")));
   const std::uint64_t layers = TRY(file.get_unsigned(arch + ".block_count"));
   const std::uint64_t embedding = TRY(file.get_unsigned(arch + ".embedding_length"));

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "model/format/gguf.h"
 #include "tensor/dtype.h"
 
 namespace artery::cli {
@@ -30,9 +31,9 @@ Result<> check_path(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<model::GgufFile>> open_model_file(const std::string& path) {
+Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& path) {
   TRY(check_path(path));
-  std::unique_ptr<model::GgufFile> file = TRY(model::GgufFile::open(path));
+  std::unique_ptr<model::ModelFile> file = TRY(model::GgufFile::open(path));
   if (file->find_key("split.count") != nullptr) {
     const std::uint64_t count = TRY(file->get_unsigned("split.count"));
     if (count > 1)
@@ -58,7 +59,7 @@ std::string cache_folder() {
 
 std::string file_stem(const std::string& path) { return files::path(path).stem().string(); }
 
-bool mostly_quantized(const model::GgufFile& file) {
+bool mostly_quantized(const model::ModelFile& file) {
   std::uint64_t quantized = 0, total = 0;
   for (const model::TensorInfo& tensor : file.tensors()) {
     total += tensor.bytes;

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "base/result.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::cli {
 
 // Opens a GGUF. kNotFound; kBadFile; kUnsupported for what later versions will read (a folder with
 // safetensors, one part of a split set), each named.
-Result<std::unique_ptr<model::GgufFile>> open_model_file(const std::string& path);
+Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& path);
 
 // "model" of "/a/b/model.gguf".
 std::string file_stem(const std::string& path);
@@ -21,6 +21,6 @@ std::string file_stem(const std::string& path);
 std::string cache_folder();
 
 // True when most bytes of weights are block-quantized.
-bool mostly_quantized(const model::GgufFile& file);
+bool mostly_quantized(const model::ModelFile& file);
 
 }  // namespace artery::cli

@@ -29,7 +29,7 @@ Result<tensor::KvType> kv_type_of(const ComputeWish& wish) {
 }
 
 Result<std::unique_ptr<model::Model>> load_weights(
-    const model::GgufFile& file,
+    const model::ModelFile& file,
     Compute& compute,
     std::int64_t context_max,
     const LoadProgress& on_progress
@@ -52,7 +52,7 @@ void warn_of_slow_types(const model::ModelInfo& info) {
 }
 
 // Before anything is packed: a machine that is too small says so at once.
-Result<> check_weights_fit(const model::GgufFile& file, const model::ModelInfo& info) {
+Result<> check_weights_fit(const model::ModelFile& file, const model::ModelInfo& info) {
   const std::int64_t usable = usable_memory_bytes();
   if (usable == 0 || info.weight_bytes <= usable) return {};
   return fail(
@@ -66,7 +66,7 @@ Result<> check_weights_fit(const model::GgufFile& file, const model::ModelInfo& 
 
 // From the metadata alone, so that a context that cannot be is refused before the weights are read.
 Result<ContextPlan> choose_context(
-    const model::GgufFile& file,
+    const model::ModelFile& file,
     const model::ModelInfo& info,
     const ServingWish& wish,
     tensor::KvType kv_type
@@ -120,7 +120,7 @@ Result<BareModel> load_bare_model(
     const LoadProgress& on_progress,
     std::shared_ptr<const codec::Tokenizer>* tokenizer
 ) {
-  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   const model::ModelInfo info = TRY(model::check_model(*file));
   TRY(check_weights_fit(*file, info));
   warn_of_slow_types(info);
@@ -136,7 +136,7 @@ Result<LoadedModel> load_serving(
     ServingWish wish, const LoadProgress& on_progress, engine::Observer observer, const Clock& clock
 ) {
   StartPhases phases(clock);
-  std::unique_ptr<model::GgufFile> file = TRY(open_model_file(wish.model_path));
+  std::unique_ptr<model::ModelFile> file = TRY(open_model_file(wish.model_path));
   phases.done("open");
   const model::ModelInfo info = TRY(model::check_model(*file));
   warn_of_slow_types(info);
@@ -183,7 +183,7 @@ Result<LoadedModel> load_serving(
   return loaded;
 }
 
-Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::GgufFile& file) {
+Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::ModelFile& file) {
   codec::VocabData vocab = TRY(load_vocab(file));
   return std::shared_ptr<const codec::Tokenizer>(TRY(codec::Tokenizer::make(std::move(vocab))));
 }
@@ -209,7 +209,7 @@ bool names_a_built_in_form(std::string_view name) {
 }  // namespace
 
 Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
-    const model::GgufFile* file, const std::string& chosen, codec::TemplateTokens tokens
+    const model::ModelFile* file, const std::string& chosen, codec::TemplateTokens tokens
 ) {
   std::string source = chosen;
   std::error_code why;

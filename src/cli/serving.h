@@ -77,12 +77,12 @@ Result<LoadedModel> load_serving(
 );
 
 // Tokenizer of a model file, also of one without weights. kBadFile, kUnsupported.
-Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::GgufFile& file);
+Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::ModelFile& file);
 
 // The template a user chose (file or built-in name), else the one in the file; kUnsupported when
 // there is neither.
 Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
-    const model::GgufFile* file, const std::string& chosen, codec::TemplateTokens tokens
+    const model::ModelFile* file, const std::string& chosen, codec::TemplateTokens tokens
 );
 codec::TemplateTokens template_tokens(const codec::Tokenizer& tokenizer);
 

@@ -121,7 +121,7 @@ void print_report(const bench::ModelBenchReport& report, const BareModel& bare, 
   table.print(as_json);
 }
 
-bench::WeightClass class_of(const model::GgufFile& file) {
+bench::WeightClass class_of(const model::ModelFile& file) {
   if (mostly_quantized(file)) return bench::WeightClass::kQuantized;
   std::uint64_t bf16 = 0, total = 0;
   for (const model::TensorInfo& tensor : file.tensors()) {

@@ -54,7 +54,7 @@ Result<Counting> choose_counter(
     bench::ServerCalls& calls, const std::string& model, const std::string& tokenizer_path
 ) {
   if (!tokenizer_path.empty()) {
-    const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(tokenizer_path));
+    const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(tokenizer_path));
     return Counting{std::make_unique<TokenizerCounter>(TRY(load_tokenizer(*file))), tokenizer_path};
   }
   Counting counting = {TRY(calls.token_counter(model)), "the server's /tokenize"};

@@ -137,7 +137,7 @@ void system_rows(Table& table, Advice& advice, const MachineFacts& facts) {
 }
 
 Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
-  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   const model::ModelInfo info = TRY(model::check_model(*file));
   TRY(load_tokenizer(*file));
   constexpr tensor::KvType kDefault = tensor::KvType::kI16;

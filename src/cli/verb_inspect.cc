@@ -12,6 +12,7 @@
 #include "cli/vocab_loader.h"
 #include "codec/stream/detokenizer.h"
 #include "codec/tokenizer.h"
+#include "model/format/gguf.h"
 #include "model/load.h"
 #include "tensor/dtype.h"
 #include "tensor/quant/decode.h"
@@ -78,11 +79,16 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
-void file_rows(Table& table, const model::GgufFile& file) {
+void file_rows(Table& table, const model::ModelFile& file) {
   table.row("file", file.path());
-  table.row("format", fmt::format("GGUF v{}", file.version()), file.version());
+  const auto* gguf = dynamic_cast<const model::GgufFile*>(&file);
+  if (gguf != nullptr)
+    table.row("format", file.format(), gguf->version());
+  else
+    table.row("format", file.format(), json::string(file.format()));
   table.row("size", bytes_text(static_cast<double>(file.file_bytes())), file.file_bytes());
-  table.row("alignment", fmt::format("{}", file.alignment()), file.alignment());
+  if (gguf != nullptr)
+    table.row("alignment", fmt::format("{}", gguf->alignment()), gguf->alignment());
   json::array warnings;
   for (const std::string& warning : file.warnings()) {
     table.line("warning: " + warning);
@@ -91,7 +97,7 @@ void file_rows(Table& table, const model::GgufFile& file) {
   table.json_only("warnings", std::move(warnings));
 }
 
-void metadata_rows(Table& table, const model::GgufFile& file) {
+void metadata_rows(Table& table, const model::ModelFile& file) {
   table.line(fmt::format("\n{} metadata keys", file.metadata().size()));
   json::object all;
   for (const model::GgufKey& key : file.metadata()) {
@@ -107,7 +113,7 @@ void metadata_rows(Table& table, const model::GgufFile& file) {
   table.json_only("metadata", std::move(all));
 }
 
-void tensor_rows(Table& table, const model::GgufFile& file) {
+void tensor_rows(Table& table, const model::ModelFile& file) {
   table.line(fmt::format("\n{} tensors", file.tensors().size()));
   json::array all;
   std::map<std::string_view, std::pair<int, std::uint64_t>> by_type;
@@ -140,15 +146,15 @@ void tensor_rows(Table& table, const model::GgufFile& file) {
 }
 
 // The first value of a tensor that is not finite; -1 when all are.
-Result<std::int64_t> first_bad_value(const model::GgufFile& file, const model::TensorInfo& tensor) {
+Result<std::int64_t> first_bad_value(
+    const model::ModelFile& file, const model::TensorInfo& tensor
+) {
   if (!tensor::traits(tensor.type).is_weight || tensor.shape.empty()) return -1;
-  const std::span<const std::byte> bytes = TRY(file.bytes(tensor));
-  const std::int64_t cols = tensor.shape[0];
-  const auto row_bytes = static_cast<std::size_t>(tensor::row_bytes(tensor.type, cols));
-  std::vector<float> row(static_cast<std::size_t>(cols));
+  std::vector<std::byte> scratch;
+  std::vector<float> row(static_cast<std::size_t>(tensor.cols()));
   std::int64_t at = 0;
-  for (std::size_t begin = 0; begin + row_bytes <= bytes.size(); begin += row_bytes) {
-    tensor::quant::decode_row(tensor.type, bytes.subspan(begin, row_bytes), row);
+  for (std::int64_t r = 0; r < tensor.rows(); ++r) {
+    tensor::quant::decode_row(tensor.type, TRY(file.rows(tensor, r, 1, scratch)), row);
     for (const float value : row) {
       if (!std::isfinite(value)) return at;
       ++at;
@@ -157,7 +163,7 @@ Result<std::int64_t> first_bad_value(const model::GgufFile& file, const model::T
   return -1;
 }
 
-Result<> check_values(const model::GgufFile& file) {
+Result<> check_values(const model::ModelFile& file) {
   for (const model::TensorInfo& tensor : file.tensors()) {
     const std::int64_t at = TRY(first_bad_value(file, tensor));
     if (at >= 0)
@@ -173,7 +179,7 @@ Result<> check_values(const model::GgufFile& file) {
 }
 
 // Everything `serve` would refuse the file for.
-Result<> check_file(Table& table, const model::GgufFile& file, bool values) {
+Result<> check_file(Table& table, const model::ModelFile& file, bool values) {
   const model::ModelInfo info = TRY(model::check_model(file));
   std::vector<std::string> said_by_check_model;
   codec::VocabData vocab = TRY(load_vocab(file, &said_by_check_model));
@@ -191,7 +197,7 @@ Result<> check_file(Table& table, const model::GgufFile& file, bool values) {
 
 Result<int> run_inspect(const Options& options) {
   const std::string path = TRY(options.require("model"));
-  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   Table table;
   file_rows(table, *file);
   metadata_rows(table, *file);

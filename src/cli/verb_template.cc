@@ -79,7 +79,7 @@ Result<std::string> read_now(const JsonLine& line) {
 // The chosen template with the tokens of a line; the last one is kept, as all lines tend to agree.
 class Renderer {
  public:
-  Renderer(std::unique_ptr<model::GgufFile> file, std::string chosen, codec::TemplateTokens tokens)
+  Renderer(std::unique_ptr<model::ModelFile> file, std::string chosen, codec::TemplateTokens tokens)
       : file_(std::move(file)), chosen_(std::move(chosen)), tokens_(std::move(tokens)) {}
 
   Result<json::object> answer(const JsonLine& line) {
@@ -110,7 +110,7 @@ class Renderer {
     return {};
   }
 
-  std::unique_ptr<model::GgufFile> file_;
+  std::unique_ptr<model::ModelFile> file_;
   std::string chosen_;
   codec::TemplateTokens tokens_;
   std::string bos_, eos_;
@@ -122,7 +122,7 @@ Result<int> run_template(const Options& options) {
   const std::string chosen = options.text("template");
   if (path.empty() && chosen.empty())
     return fail_field("MODEL", "is missing: give a model file, or a template with --template FILE");
-  std::unique_ptr<model::GgufFile> file;
+  std::unique_ptr<model::ModelFile> file;
   codec::TemplateTokens tokens;
   if (!path.empty()) {
     file = TRY(open_model_file(path));

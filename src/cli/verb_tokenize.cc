@@ -87,7 +87,7 @@ using LineVerb = std::function<Result<json::object>(const codec::Tokenizer&, con
 
 Result<int> run_lines(const Options& options, const LineVerb& answer) {
   const std::string path = TRY(options.require("model"));
-  const std::unique_ptr<model::GgufFile> file = TRY(open_model_file(path));
+  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_tokenizer(*file));
   TRY(with_input(options.text("input"), [&](std::istream& in) {
     return for_each_line(in, std::cout, [&](const JsonLine& line) {

@@ -23,7 +23,7 @@ namespace {
 using codec::TokenizerModel;
 using codec::TokenKind;
 using codec::VocabData;
-using model::GgufFile;
+using model::ModelFile;
 
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 
@@ -57,7 +57,7 @@ bool contains(std::span<const std::string_view> texts, std::string_view text) {
 
 class VocabReader {
  public:
-  VocabReader(const GgufFile& file, std::vector<std::string>& warnings)
+  VocabReader(const ModelFile& file, std::vector<std::string>& warnings)
       : file_(file), warnings_(warnings) {}
 
   Result<VocabData> read() {
@@ -286,14 +286,14 @@ class VocabReader {
     ));
   }
 
-  const GgufFile& file_;
+  const ModelFile& file_;
   std::vector<std::string>& warnings_;
   VocabData data_;
 };
 
 }  // namespace
 
-Result<VocabData> load_vocab(const GgufFile& file, std::vector<std::string>* warnings) {
+Result<VocabData> load_vocab(const ModelFile& file, std::vector<std::string>* warnings) {
   std::vector<std::string> own;
   std::vector<std::string>& found = warnings != nullptr ? *warnings : own;
   auto data = VocabReader(file, found).read();

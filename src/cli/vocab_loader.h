@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "codec/vocab.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::cli {
 
@@ -17,7 +17,7 @@ namespace artery::cli {
 // outside the vocabulary, which is dropped) is one line each in `warnings`, or in the log without
 // one.
 Result<codec::VocabData> load_vocab(
-    const model::GgufFile& file, std::vector<std::string>* warnings = nullptr
+    const model::ModelFile& file, std::vector<std::string>* warnings = nullptr
 );
 
 }  // namespace artery::cli

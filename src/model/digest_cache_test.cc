@@ -125,7 +125,7 @@ TEST_F(DigestCacheTest, LoadsTakeAndKeepDigests) {
   EXPECT_FALSE(files::exists(digests));
   const auto file = GgufFile::open(model.string());
   const std::string other(64, 'b');
-  ASSERT_TRUE(DigestCache(digests.string()).store((*file)->stamp(), other, INT64_MAX));
+  ASSERT_TRUE(DigestCache(digests.string()).store((*file)->files()[0]->stamp(), other, INT64_MAX));
   EXPECT_EQ(digest(digests.string()), other);
   // Another file in its place has another stamp.
   std::ofstream(folder_ / "new.gguf", std::ios::binary) << bytes;

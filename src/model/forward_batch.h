@@ -15,6 +15,10 @@ namespace artery::model {
 struct PageTable {
   std::span<const PageId> pages;  // [sequences, pages_max], row-major; kNoPage where unused
   std::int64_t pages_max = 0;
+  // [sequences], empty: 0. As in tensor::AttentionBatch: entries of earlier positions are gone, and
+  // are left as they are.
+  std::span<const Position> first = {};
+  std::span<const Position> write_from = {};
 };
 
 struct ForwardBatch {

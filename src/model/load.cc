@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "model/digest.h"
 #include "model/digest_cache.h"
@@ -14,7 +15,7 @@
 namespace artery::model {
 namespace {
 
-Result<> refuse_split(const GgufFile& file) {
+Result<> refuse_split(const ModelFile& file) {
   if (file.find_key("split.count") == nullptr) return {};
   const std::uint64_t count = TRY(file.get_unsigned("split.count"));
   if (count <= 1) return {};
@@ -27,9 +28,32 @@ Result<> refuse_split(const GgufFile& file) {
   );
 }
 
+// Of one file, kept from start to start. Hashing reads the file once, front to back, so that
+// packing finds it in the page cache.
+std::string file_digest(
+    const MappedFile& file, const DigestCache& digests, tensor::ComputePool& pool
+) {
+  if (std::optional<std::string> known = digests.find(file.stamp())) return *std::move(known);
+  std::string digest = tree_digest(file.bytes(), pool);
+  const bool kept = digests.store(file.stamp(), digest, system_clock().unix_ms() * 1'000'000);
+  log_debug("hashed {} bytes; {}", file.bytes().size(), kept ? "kept" : "not kept");
+  return digest;
+}
+
+// Of several files: SHA-256 of their digests' texts, in order.
+std::string weights_digest(
+    const ModelFile& file, const std::string& folder, tensor::ComputePool& pool
+) {
+  const DigestCache digests(folder);
+  std::string all;
+  for (const MappedFile* part : file.files()) all += file_digest(*part, digests, pool);
+  if (file.files().size() == 1) return all;
+  return hex(sha256(std::as_bytes(std::span(all))));
+}
+
 }  // namespace
 
-Result<ModelInfo> check_model(const GgufFile& file) {
+Result<ModelInfo> check_model(const ModelFile& file) {
   TRY(refuse_split(file));
   const Architecture* architecture = TRY(find_architecture(file));
   ModelInfo info = TRY(architecture->check(file));
@@ -38,20 +62,11 @@ Result<ModelInfo> check_model(const GgufFile& file) {
 }
 
 Result<std::unique_ptr<Model>> load_model(
-    const GgufFile& file, tensor::Backend& backend, const LoadOptions& options
+    const ModelFile& file, tensor::Backend& backend, const LoadOptions& options
 ) {
   ModelInfo info = TRY(check_model(file));
   const Architecture* architecture = TRY(find_architecture(file));
-  const DigestCache digests(options.digest_folder);
-  if (std::optional<std::string> known = digests.find(file.stamp())) {
-    info.weights_digest = *std::move(known);
-  } else {
-    // Hashing reads the file once, front to back, so that packing finds it in the page cache.
-    info.weights_digest = tree_digest(file.file_contents(), backend.pool());
-    const bool kept =
-        digests.store(file.stamp(), info.weights_digest, system_clock().unix_ms() * 1'000'000);
-    log_debug("hashed {} bytes; {}", file.file_bytes(), kept ? "kept" : "not kept");
-  }
+  info.weights_digest = weights_digest(file, options.digest_folder, backend.pool());
   if (options.context_max > 0)
     info.context_length = std::min(info.context_length, options.context_max);
   return architecture->load(file, std::move(info), backend, options);

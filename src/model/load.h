@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 #include "model/model.h"
 #include "tensor/backend.h"
 
@@ -26,12 +26,12 @@ struct LoadOptions {
 // Checks everything that can be wrong in the file without reading weights: architecture,
 // hyper-parameters, every tensor's name, shape and type, and the tokenizer arrays' lengths. What
 // `inspect`, `doctor` and `serve` refuse by. kBadFile, kUnsupported.
-Result<ModelInfo> check_model(const GgufFile& file);
+Result<ModelInfo> check_model(const ModelFile& file);
 
 // check_model, then hashes the file, unless its digest is known, and packs the weights. `backend`
 // outlives the model; `file` may be dropped afterwards. kBadFile, kUnsupported, kOutOfMemory, kIo.
 Result<std::unique_ptr<Model>> load_model(
-    const GgufFile& file, tensor::Backend& backend, const LoadOptions& options
+    const ModelFile& file, tensor::Backend& backend, const LoadOptions& options
 );
 
 // Architectures load_model knows, for messages.

@@ -13,14 +13,14 @@
 namespace artery::model {
 namespace {
 
-template <Result<DecoderSpec> (*spec)(const GgufFile&)>
-Result<ModelInfo> check(const GgufFile& file) {
+template <Result<DecoderSpec> (*spec)(const ModelFile&)>
+Result<ModelInfo> check(const ModelFile& file) {
   return check_decoder(file, TRY(spec(file)));
 }
 
-template <Result<DecoderSpec> (*spec)(const GgufFile&)>
+template <Result<DecoderSpec> (*spec)(const ModelFile&)>
 Result<std::unique_ptr<Model>> load(
-    const GgufFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
+    const ModelFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
 ) {
   return load_decoder(file, TRY(spec(file)), std::move(info), backend, options);
 }
@@ -34,7 +34,7 @@ constexpr std::array kArchitectures = {
 
 std::span<const Architecture> architectures() { return kArchitectures; }
 
-Result<const Architecture*> find_architecture(const GgufFile& file) {
+Result<const Architecture*> find_architecture(const ModelFile& file) {
   if (file.find_key("general.architecture") == nullptr)
     return fail(Code::kBadFile, "{}: general.architecture is missing", file.path());
   const std::string_view name = TRY(file.get_string("general.architecture"));

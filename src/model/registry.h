@@ -13,9 +13,9 @@ namespace artery::model {
 
 struct Architecture {
   std::string_view name;  // general.architecture
-  Result<ModelInfo> (*check)(const GgufFile& file);
+  Result<ModelInfo> (*check)(const ModelFile& file);
   Result<std::unique_ptr<Model>> (*load)(
-      const GgufFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
+      const ModelFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
   );
 };
 
@@ -23,6 +23,6 @@ std::span<const Architecture> architectures();
 
 // By general.architecture. kBadFile: missing, no string; kUnsupported: unknown, with the list of
 // those we know.
-Result<const Architecture*> find_architecture(const GgufFile& file);
+Result<const Architecture*> find_architecture(const ModelFile& file);
 
 }  // namespace artery::model

@@ -12,7 +12,7 @@ namespace {
 
 using Tokens = std::span<const std::string_view>;
 
-Result<> check_lengths(const GgufFile& file, std::size_t tokens, std::int64_t vocab) {
+Result<> check_lengths(const ModelFile& file, std::size_t tokens, std::int64_t vocab) {
   if (static_cast<std::int64_t>(tokens) != vocab) {
     return fail(
         Code::kBadFile,
@@ -49,7 +49,7 @@ Result<> check_lengths(const GgufFile& file, std::size_t tokens, std::int64_t vo
   return {};
 }
 
-Result<> check_merges(const GgufFile& file, std::vector<std::string>& warnings) {
+Result<> check_merges(const ModelFile& file, std::vector<std::string>& warnings) {
   if (file.find_key("tokenizer.ggml.merges") == nullptr) {
     return fail(
         Code::kBadFile,
@@ -81,7 +81,7 @@ bool surely_distinct(Tokens tokens) {
   return std::ranges::adjacent_find(hashes) == hashes.end();
 }
 
-void warn_duplicates(const GgufFile& file, Tokens tokens, std::vector<std::string>& warnings) {
+void warn_duplicates(const ModelFile& file, Tokens tokens, std::vector<std::string>& warnings) {
   if (surely_distinct(tokens)) return;
   std::vector<std::uint32_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -106,7 +106,7 @@ void warn_duplicates(const GgufFile& file, Tokens tokens, std::vector<std::strin
 }
 
 void warn_special_ids(
-    const GgufFile& file, std::int64_t vocab, std::vector<std::string>& warnings
+    const ModelFile& file, std::int64_t vocab, std::vector<std::string>& warnings
 ) {
   for (const GgufKey& entry : file.metadata()) {
     if (!entry.key.starts_with("tokenizer.ggml.") || !entry.key.ends_with("_token_id")) continue;
@@ -128,7 +128,7 @@ void warn_special_ids(
 }  // namespace
 
 Result<> check_tokenizer(
-    const GgufFile& file, std::int64_t vocab, std::vector<std::string>& warnings
+    const ModelFile& file, std::int64_t vocab, std::vector<std::string>& warnings
 ) {
   const std::string_view model = TRY(file.get_string("tokenizer.ggml.model"));
   if (model != "gpt2" && model != "llama") {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::model {
 
@@ -15,7 +15,7 @@ namespace artery::model {
 // kUnsupported: a tokenizer.ggml.model we do not know. What is odd but usable (duplicate tokens, a
 // merge without a space, a special id outside the vocabulary) is appended to `warnings`.
 Result<> check_tokenizer(
-    const GgufFile& file, std::int64_t vocab, std::vector<std::string>& warnings
+    const ModelFile& file, std::int64_t vocab, std::vector<std::string>& warnings
 );
 
 }  // namespace artery::model

@@ -123,7 +123,7 @@ Result<std::unique_ptr<Subject>> Subject::file(const std::string& path, std::int
   return out;
 }
 
-Result<void> Subject::load(const model::GgufFile& file, const model::LoadOptions& options) {
+Result<void> Subject::load(const model::ModelFile& file, const model::LoadOptions& options) {
   model_ = TRY(model::load_model(file, backend_, options));
   return {};
 }

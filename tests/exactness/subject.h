@@ -88,7 +88,7 @@ class Subject {
 
  private:
   Subject() = default;
-  Result<void> load(const model::GgufFile& file, const model::LoadOptions& options);
+  Result<void> load(const model::ModelFile& file, const model::LoadOptions& options);
 
   SwitchBackend backend_;
   std::unique_ptr<model::Model> model_;  // after the backend it computes with

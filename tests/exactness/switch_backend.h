@@ -77,15 +77,27 @@ class SwitchBackend final : public tensor::Backend {
       const tensor::KvPages& kv,
       int layer,
       const tensor::AttentionBatch& batch,
-      float scale,
+      const tensor::AttentionShape& shape,
       tensor::Rows out
   ) override {
-    now_->attention(q, kv, layer, batch, scale, out);
+    now_->attention(q, kv, layer, batch, shape, out);
   }
-  void swiglu(tensor::Rows gate, tensor::Rows up, tensor::Rows out) override {
-    now_->swiglu(gate, up, out);
+  void gated(tensor::Gating gating, tensor::Rows gate, tensor::Rows up, tensor::Rows out) override {
+    now_->gated(gating, gate, up, out);
   }
   void add(tensor::Rows x, tensor::Rows y) override { now_->add(x, y); }
+  void scale(tensor::Rows x, float factor) override { now_->scale(x, factor); }
+  tensor::Routing route(tensor::Rows logits, const tensor::RouterShape& shape) override {
+    return now_->route(logits, shape);
+  }
+  void experts(
+      tensor::Rows x,
+      const tensor::Routing& routing,
+      const tensor::Experts& experts,
+      tensor::Rows out
+  ) override {
+    now_->experts(x, routing, experts, out);
+  }
 
  private:
   struct Made {

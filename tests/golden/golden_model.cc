@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file_system.h"
+#include "model/format/gguf.h"
 
 namespace artery::golden {
 namespace {

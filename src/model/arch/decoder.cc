@@ -24,7 +24,7 @@ std::string file_stem(const std::string& path) {
   return dot == std::string::npos || dot == 0 ? file : file.substr(0, dot);
 }
 
-std::string model_name(const GgufFile& file) {
+std::string model_name(const ModelFile& file) {
   const auto name = file.get_string("general.name");
   if (!name || name->empty() || !is_utf8(*name)) return file_stem(file.path());
   return std::string(*name);
@@ -32,7 +32,7 @@ std::string model_name(const GgufFile& file) {
 
 // One warning that names the tensors the model does not use.
 void warn_unused(
-    const GgufFile& file, std::vector<const TensorInfo*> used, std::vector<std::string>& warnings
+    const ModelFile& file, std::vector<const TensorInfo*> used, std::vector<std::string>& warnings
 ) {
   std::ranges::sort(used);
   std::vector<std::string> names;
@@ -248,7 +248,7 @@ void Decoder::forward(const ForwardBatch& batch, std::span<float> logits) {
 
 }  // namespace
 
-Result<ModelInfo> check_decoder(const GgufFile& file, const DecoderSpec& spec) {
+Result<ModelInfo> check_decoder(const ModelFile& file, const DecoderSpec& spec) {
   const DecoderTensors tensors = TRY(check_decoder_tensors(file, spec));
   ModelInfo info;
   info.architecture = spec.architecture;
@@ -267,7 +267,7 @@ Result<ModelInfo> check_decoder(const GgufFile& file, const DecoderSpec& spec) {
 }
 
 Result<std::unique_ptr<Model>> load_decoder(
-    const GgufFile& file,
+    const ModelFile& file,
     const DecoderSpec& spec,
     ModelInfo info,
     tensor::Backend& backend,

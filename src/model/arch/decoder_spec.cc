@@ -13,7 +13,7 @@ constexpr std::int64_t kSizeMax = std::int64_t{1} << 32;
 constexpr std::int64_t kContextMax = 1 << 28;
 
 // One more than the largest N of the tensors named "blk.N.": what block_count can be at most.
-std::int64_t blocks_in_file(const GgufFile& file) {
+std::int64_t blocks_in_file(const ModelFile& file) {
   std::int64_t blocks = 0;
   for (const TensorInfo& info : file.tensors()) {
     if (!info.name.starts_with("blk.")) continue;
@@ -134,7 +134,7 @@ Result<> read_heads(const HyperParameters& hyper, DecoderSpec& spec) {
 }  // namespace
 
 Result<DecoderSpec> read_decoder_spec(
-    const GgufFile& file, std::string_view architecture, tensor::RopeStyle style
+    const ModelFile& file, std::string_view architecture, tensor::RopeStyle style
 ) {
   const HyperParameters hyper(file, architecture);
   DecoderSpec spec;

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "model/arch/rope.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::model {
 
@@ -34,7 +34,7 @@ struct DecoderSpec {
 // blocks, so that nothing sized by a hyper-parameter is larger than what the file holds. Refuses
 // what the decoder cannot do: experts, sliding windows, split files. kBadFile, kUnsupported.
 Result<DecoderSpec> read_decoder_spec(
-    const GgufFile& file, std::string_view architecture, tensor::RopeStyle style
+    const ModelFile& file, std::string_view architecture, tensor::RopeStyle style
 );
 
 }  // namespace artery::model

@@ -46,7 +46,8 @@ class NaiveModel {
   Vector tensor(const std::string& name) const {
     const TensorInfo* info = file_.find(name);
     if (info == nullptr) return {};
-    const auto bytes = file_.bytes(*info).value();
+    std::vector<std::byte> scratch;
+    const auto bytes = file_.rows(*info, 0, info->rows(), scratch).value();
     std::vector<float> values(bytes.size() / 4);
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return Vector(values.begin(), values.end());

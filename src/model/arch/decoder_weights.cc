@@ -55,7 +55,7 @@ bool is_vector_type(DType type) {
 
 class Checker {
  public:
-  Checker(const GgufFile& file, const DecoderSpec& spec) : file_(file), spec_(spec) {}
+  Checker(const ModelFile& file, const DecoderSpec& spec) : file_(file), spec_(spec) {}
 
   Result<DecoderTensors> run() {
     const bool tied = file_.find("output.weight") == nullptr;
@@ -145,7 +145,7 @@ class Checker {
     );
   }
 
-  const GgufFile& file_;
+  const ModelFile& file_;
   const DecoderSpec& spec_;
   DecoderTensors out_;
 };
@@ -153,7 +153,7 @@ class Checker {
 class Loader {
  public:
   Loader(
-      const GgufFile& file,
+      const ModelFile& file,
       tensor::ComputePool& pool,
       const std::function<void(std::uint64_t)>& packed
   )
@@ -162,7 +162,7 @@ class Loader {
   Result<tensor::WeightMatrix> matrix(const std::string& name) {
     const TensorInfo* info = file_.find(name);
     if (info == nullptr) return tensor::WeightMatrix();
-    const auto raw = TRY(file_.bytes(*info));
+    const auto raw = TRY(file_.rows(*info, 0, info->rows(), scratch_));
     auto packed =
         tensor::WeightMatrix::pack(info->type, info->shape[1], info->shape[0], raw, pool_);
     // Else the file's pages and the packed weights are in memory together until the load ends.
@@ -176,15 +176,16 @@ class Loader {
     tensor::WeightVector out;
     if (info == nullptr) return out;
     out.resize(static_cast<std::size_t>(info->shape[0]));
-    tensor::quant::decode_row(info->type, TRY(file_.bytes(*info)), out);
+    tensor::quant::decode_row(info->type, TRY(file_.rows(*info, 0, 1, scratch_)), out);
     packed_(info->bytes);
     return out;
   }
 
  private:
-  const GgufFile& file_;
+  const ModelFile& file_;
   tensor::ComputePool& pool_;
   const std::function<void(std::uint64_t)>& packed_;
+  std::vector<std::byte> scratch_;
 };
 
 Result<DecoderLayer> load_layer(Loader& loader, const DecoderSpec& spec, std::int64_t index) {
@@ -201,12 +202,12 @@ Result<DecoderLayer> load_layer(Loader& loader, const DecoderSpec& spec, std::in
 
 }  // namespace
 
-Result<DecoderTensors> check_decoder_tensors(const GgufFile& file, const DecoderSpec& spec) {
+Result<DecoderTensors> check_decoder_tensors(const ModelFile& file, const DecoderSpec& spec) {
   return Checker(file, spec).run();
 }
 
 Result<DecoderWeights> load_decoder_weights(
-    const GgufFile& file,
+    const ModelFile& file,
     const DecoderSpec& spec,
     tensor::ComputePool& pool,
     const std::function<void(std::uint64_t bytes)>& packed

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "model/arch/decoder_spec.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 #include "tensor/compute_pool.h"
 #include "tensor/weights.h"
 
@@ -52,12 +52,12 @@ struct DecoderTensors {
 };
 
 // Every tensor's presence, shape and type, and nothing of its data. kBadFile, kUnsupported.
-Result<DecoderTensors> check_decoder_tensors(const GgufFile& file, const DecoderSpec& spec);
+Result<DecoderTensors> check_decoder_tensors(const ModelFile& file, const DecoderSpec& spec);
 
 // After check_decoder_tensors. `packed` is told the file bytes of each tensor when it is done.
 // kOutOfMemory, kIo.
 Result<DecoderWeights> load_decoder_weights(
-    const GgufFile& file,
+    const ModelFile& file,
     const DecoderSpec& spec,
     tensor::ComputePool& pool,
     const std::function<void(std::uint64_t bytes)>& packed

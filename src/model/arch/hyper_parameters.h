@@ -1,22 +1,22 @@
 #pragma once
 // Reads a model's hyper-parameters, "<architecture>.<key>", with the limits that keep later
-// arithmetic safe. A view of a GgufFile that outlives it; any thread.
+// arithmetic safe. A view of a ModelFile that outlives it; any thread.
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::model {
 
 class HyperParameters {
  public:
-  HyperParameters(const GgufFile& file, std::string_view architecture)
+  HyperParameters(const ModelFile& file, std::string_view architecture)
       : file_(file), architecture_(architecture) {}
 
-  const GgufFile& file() const { return file_; }
+  const ModelFile& file() const { return file_; }
   std::string full(std::string_view key) const { return fmt::format("{}.{}", architecture_, key); }
   bool has(std::string_view key) const { return file_.find_key(full(key)) != nullptr; }
 
@@ -37,7 +37,7 @@ class HyperParameters {
   }
 
  private:
-  const GgufFile& file_;
+  const ModelFile& file_;
   std::string architecture_;
 };
 

@@ -3,11 +3,11 @@
 
 #include "base/result.h"
 #include "model/arch/decoder_spec.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::model {
 
 // Keys "llama.*". kBadFile, kUnsupported.
-Result<DecoderSpec> llama_spec(const GgufFile& file);
+Result<DecoderSpec> llama_spec(const ModelFile& file);
 
 }  // namespace artery::model

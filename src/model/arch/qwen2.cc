@@ -2,7 +2,7 @@
 
 namespace artery::model {
 
-Result<DecoderSpec> qwen2_spec(const GgufFile& file) {
+Result<DecoderSpec> qwen2_spec(const ModelFile& file) {
   // q and k stay as in the checkpoint: halves are rotated. A Qwen2 without q, k, v biases is cut.
   DecoderSpec spec = TRY(read_decoder_spec(file, "qwen2", tensor::RopeStyle::kHalves));
   spec.qkv_bias_required = true;

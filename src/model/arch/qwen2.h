@@ -3,11 +3,11 @@
 
 #include "base/result.h"
 #include "model/arch/decoder_spec.h"
-#include "model/format/gguf.h"
+#include "model/format/model_file.h"
 
 namespace artery::model {
 
 // Keys "qwen2.*". kBadFile, kUnsupported.
-Result<DecoderSpec> qwen2_spec(const GgufFile& file);
+Result<DecoderSpec> qwen2_spec(const ModelFile& file);
 
 }  // namespace artery::model
