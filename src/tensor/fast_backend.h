@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "tensor/backend.h"
+#include "tensor/fast_mixture.h"
 #include "tensor/ops/arena.h"
 #include "tensor/ops/checks.h"
 #include "tensor/ops/kernel_table.h"
@@ -191,6 +192,13 @@ class FastBackend final : public Backend {
   MatmulPlan plan_of(DType type) const;
   // Of `bytes` in `tiles` tiles, multiplied with x_rows rows.
   std::int64_t tiles_per_chunk(std::int64_t tiles, std::int64_t bytes, std::int64_t x_rows) const;
+  // `units` equal parts of products with `bytes` of weights and x_rows rows as one loop.
+  void run_units(
+      std::int64_t units,
+      std::int64_t bytes,
+      std::int64_t x_rows,
+      const std::function<void(std::int64_t, std::int64_t, int)>& body
+  );
   MatmulArgs matmul_args(const Rows& x, const Product& product) const;
   void plan_jobs(const Rows& x, std::span<const Product> products);
   void round_rows(const Rows& x, std::int64_t begin, std::int64_t end);
@@ -201,6 +209,22 @@ class FastBackend final : public Backend {
       const WeightMatrix& w, const MatmulArgs& args, std::int64_t pair, RowPanel& own
   );
   void matmul_by_rows(const WeightMatrix& w, const MatmulArgs& args);
+  // fast_experts.cc
+  void sort_by_expert(const Routing& routing, std::size_t experts);
+  void prepare_inputs(const Rows& x, const Experts& experts);
+  void round_slots(const Rows& x);
+  void gather_slots(const Rows& x, bool packs);
+  MatmulArgs input_args(const Rows& x, const Mixture::Part& part, DType type) const;
+  MatmulArgs hidden_args(std::int64_t hidden, const Mixture::Part& part, DType type) const;
+  void multiply_tiles(
+      const WeightMatrix& w, MatmulArgs args, std::int64_t begin, std::int64_t end, int thread
+  );
+  void run_hidden(const Rows& x, const Experts& experts);
+  struct Stretch;
+  void hidden_stretch(const Rows& x, const Experts& experts, const Stretch& at);
+  void keep_hidden(const WeightMatrix& down, const Stretch& at, float* rows);
+  void run_down(const Experts& experts, std::int64_t first, std::int64_t last);
+  void mix(const Routing& routing, std::int64_t first, std::int64_t last, Rows out);
   ops::KvArgs kv_args(const KvPages& kv, int layer, int head) const;
   void split_rows(const AttentionBatch& batch, const KvGeometry& g, int group, int window);
   void split_blocks(const KvGeometry& g, int group);
@@ -223,6 +247,7 @@ class FastBackend final : public Backend {
   float* group_x_ = nullptr;           // of groups_x_, when a job reads it
   ops::Scratch<float> per_thread_;
   ops::Scratch<RowPanel> row_panels_;
+  Mixture mixture_;
   // Attention: the query vectors of consecutive rows of one sequence and of one KV head, and of
   // those the part that one thread computes: all, or the results of some blocks.
   struct RowGroup {

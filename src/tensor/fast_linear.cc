@@ -104,13 +104,7 @@ void FastBackend::run_jobs(std::int64_t x_rows) {
       job.plan.kernel(part);
     }
   };
-  if (tiles > 0) {
-    const std::int64_t grain = tiles_per_chunk(tiles, bytes, x_rows);
-    // Down to some 64 KiB of weights for one row, to a pair of tiles for many.
-    const std::int64_t few = std::max<std::int64_t>(1, (64 << 10) * tiles / bytes);
-    const std::int64_t unit = x_rows > 4 ? 2 : few;
-    pool_.parallel_for(tiles, (grain + unit - 1) / unit * unit, std::ref(body), unit);
-  }
+  if (tiles > 0) run_units(tiles, bytes, x_rows, std::ref(body));
   for (const Job& job : jobs_) {
     if (job.plan.kernel == nullptr) matmul_by_rows(*job.weight, job.args);
   }

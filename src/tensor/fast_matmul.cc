@@ -86,7 +86,21 @@ std::int64_t FastBackend::tiles_per_chunk(
   return std::max<std::int64_t>(1, x_rows == 1 ? chunk : (chunk + 1) / 2 * 2);
 }
 
+void FastBackend::run_units(
+    std::int64_t units,
+    std::int64_t bytes,
+    std::int64_t x_rows,
+    const std::function<void(std::int64_t, std::int64_t, int)>& body
+) {
+  const std::int64_t grain = tiles_per_chunk(units, bytes, x_rows);
+  // Down to some 64 KiB of weights for one row, to a pair of tiles for many.
+  const std::int64_t few = std::max<std::int64_t>(1, (64 << 10) * units / bytes);
+  const std::int64_t unit = x_rows > 4 ? 2 : few;
+  pool_.parallel_for(units, (grain + unit - 1) / unit * unit, body, unit);
+}
+
 // Two tiles' rows, a stretch at a time: integers by plain code, a panel, its product with all rows.
+// Row args.n_begin of the weights is the first of args.out.
 void FastBackend::matmul_row_pair(
     const WeightMatrix& w, const MatmulArgs& args, std::int64_t pair, RowPanel& own
 ) {
@@ -100,8 +114,8 @@ void FastBackend::matmul_row_pair(
   p.act_stride = blocks;
   p.x_rows = args.x_rows;
   p.lanes = w.rows() - begin;
-  p.bias = args.bias == nullptr ? nullptr : args.bias + begin;
-  p.out = args.out + begin;
+  p.bias = args.bias == nullptr ? nullptr : args.bias + begin - args.n_begin;
+  p.out = args.out + begin - args.n_begin;
   p.out_stride = args.out_stride;
   for (std::int64_t b = 0; b < blocks; b += ops::kPanelBlocks) {
     p.blocks = std::min(ops::kPanelBlocks, blocks - b);

@@ -65,8 +65,9 @@ class Scratch {
       data_ = aligned_bytes(count * sizeof(T));
       count_ = count;
     }
-    return reinterpret_cast<T*>(data_.get());
+    return data();
   }
+  T* data() const { return reinterpret_cast<T*>(data_.get()); }
 
  private:
   AlignedBytes data_;

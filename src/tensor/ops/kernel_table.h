@@ -207,6 +207,10 @@ struct KernelTable {
   void (*clamped_glu)(const float* gate, const float* up, std::int64_t n, float* out);
   void (*add)(float* x, const float* y, std::int64_t n);
   void (*scale)(float* x, float factor, std::int64_t n);  // x *= factor
+  // out = fold over the `count` rows, ascending, of sum = fma(weight, row, sum), from 0
+  void (*mix)(
+      const float* const* rows, const float* weights, int count, std::int64_t n, float* out
+  );
   // x_i = fma(x_i, cos_i, x_partner * sin_i)
   void (*rope)(const RopeArgs&);
   void (*exp)(const float* x, std::int64_t n, float* out);

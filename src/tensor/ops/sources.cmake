@@ -48,6 +48,8 @@ set_source_files_properties(reference_backend.cc PROPERTIES COMPILE_OPTIONS "$<$
 if(ARTERY_BENCH)
   add_executable(matmul_bench ops/matmul_bench.cc)
   target_link_libraries(matmul_bench PRIVATE artery_tensor)
+  add_executable(experts_bench ops/experts_bench.cc)
+  target_link_libraries(experts_bench PRIVATE artery_tensor)
   add_executable(attention_bench ops/attention_bench.cc)
   target_link_libraries(attention_bench PRIVATE artery_tensor)
 endif()
