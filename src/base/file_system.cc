@@ -1,10 +1,12 @@
 #include "base/file_system.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -123,6 +125,29 @@ class PosixFileSystem final : public FileSystem {
     }
   }
 
+  Result<std::vector<std::string>> list(const std::string& folder) const override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+    if (open == nullptr) {
+      const Code code = errno == ENOENT    ? Code::kNotFound
+                        : errno == ENOTDIR ? Code::kInvalidArgument
+                                           : Code::kIo;
+      return fail(code, "{}: {}", folder, errno_text(errno));
+    }
+    std::vector<std::string> names;
+    errno = 0;
+    for (const dirent* entry = ::readdir(open.get()); entry != nullptr;
+         entry = ::readdir(open.get())) {
+      struct stat st{};
+      // A link whose target is gone is listed: opening it names what is missing.
+      const bool gone = ::fstatat(::dirfd(open.get()), entry->d_name, &st, 0) != 0;
+      if (gone || S_ISREG(st.st_mode)) names.emplace_back(entry->d_name);
+      errno = 0;
+    }
+    if (errno != 0) return fail(Code::kIo, "{}: {}", folder, errno_text(errno));
+    std::ranges::sort(names);
+    return names;
+  }
+
   Result<> replace(const std::string& path, std::string_view text) const override {
     TRY(make_folders(path));
     std::string temporary = path + ".XXXXXX";
@@ -139,6 +164,10 @@ class PosixFileSystem final : public FileSystem {
 }  // namespace
 
 void MappedFile::release(std::size_t, std::size_t) const {}
+
+Result<std::vector<std::string>> FileSystem::list(const std::string& folder) const {
+  return fail(Code::kUnsupported, "{}: these files cannot be listed", folder);
+}
 
 Result<> FileSystem::replace(const std::string& path, std::string_view) const {
   return fail(Code::kUnsupported, "{}: these files are read only", path);

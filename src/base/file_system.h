@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -37,6 +38,9 @@ class FileSystem {
   // kNotFound, kIo; an empty file gives an empty span, a directory is kInvalidArgument.
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) const = 0;
   virtual Result<std::string> read(const std::string& path, std::size_t bytes_max) const = 0;
+  // Names of the regular files (or links to such) in a folder, sorted; folders in it are left out.
+  // kNotFound; kInvalidArgument: no folder; kIo.
+  virtual Result<std::vector<std::string>> list(const std::string& folder) const;
   // Puts a whole small file in place at once, with the folders above it (open to their owner only):
   // a reader sees the old file or the new one. kIo; kUnsupported where nothing can be written.
   virtual Result<> replace(const std::string& path, std::string_view text) const;

@@ -18,14 +18,21 @@ struct TensorInfo {
   tensor::DType type = tensor::DType::kF32;
   std::vector<std::int64_t> shape;  // fastest dimension first, as GGUF stores it: {cols, rows, ...}
   std::uint64_t offset = 0;         // of the first byte, from the start of its file
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;          // as rows() gives them
+  std::uint32_t file = 0;           // index in ModelFile::files()
+  // Where the file calls it otherwise: its tensor there (of several, the first) and that one's
+  // type, for people; else empty.
+  std::string source;
+  std::string source_type;
   std::int64_t cols() const { return shape.empty() ? 1 : shape[0]; }
   std::int64_t rows() const {  // of all dimensions but the fastest
     std::int64_t product = 1;
     for (std::size_t i = 1; i < shape.size(); ++i) product *= shape[i];
     return product;
   }
-  std::uint64_t row_bytes() const { return bytes / static_cast<std::uint64_t>(rows()); }
+  std::uint64_t row_bytes() const {
+    return rows() == 0 ? 0 : bytes / static_cast<std::uint64_t>(rows());
+  }
 };
 
 class WeightSource {

@@ -57,4 +57,18 @@ Result<std::string> MemFileSystem::read(const std::string& path, std::size_t byt
   return *entry.bytes;
 }
 
+Result<std::vector<std::string>> MemFileSystem::list(const std::string& folder) const {
+  if (files_.contains(folder)) return fail(Code::kInvalidArgument, "{}: Not a directory", folder);
+  std::vector<std::string> names;
+  bool exists = false;
+  for (const auto& [path, entry] : files_) {
+    if (!path.starts_with(folder + "/")) continue;
+    exists = true;
+    const std::string rest = path.substr(folder.size() + 1);
+    if (rest.find('/') == std::string::npos) names.push_back(rest);
+  }
+  if (!exists) return fail(Code::kNotFound, "{}: No such file or directory", folder);
+  return names;
+}
+
 }  // namespace artery::testing

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file_system.h"
 
@@ -18,9 +19,12 @@ class MemFileSystem final : public FileSystem {
   void fail_open(const std::string& path, Error error);
   // From now on `path` ends after `bytes`.
   void cut(const std::string& path, std::size_t bytes);
+  void remove(const std::string& path) { files_.erase(path); }
 
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) const override;
   Result<std::string> read(const std::string& path, std::size_t bytes_max) const override;
+  // Folders are what paths have before their last '/'.
+  Result<std::vector<std::string>> list(const std::string& folder) const override;
 
  private:
   struct Entry {

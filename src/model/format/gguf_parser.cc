@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
 
 #include "model/format/sniff.h"
 #include "model/format/text.h"
@@ -65,10 +64,10 @@ std::string_view GgufParser::take(std::uint64_t length) {
 Result<std::unique_ptr<GgufFile>> GgufParser::parse() {
   TRY(header());
   TRY(metadata());
-  TRY(order_keys());
+  TRY(out_->order_keys());
   TRY(alignment());
   TRY(tensor_list());
-  TRY(order_tensors());
+  TRY(out_->order_tensors());
   TRY(place_tensors());
   return std::move(out_);
 }
@@ -371,18 +370,6 @@ Result<> GgufParser::array_items(std::string_view key, GgufArray& out, int depth
     at_ += out.count * size;
   }
   return {};
-}
-
-Result<> GgufParser::order_keys() {
-  auto& order = out_->key_order_;
-  const auto& keys = out_->keys_;
-  order.resize(keys.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::ranges::sort(order, {}, [&](std::uint32_t i) { return keys[i].key; });
-  const auto twin =
-      std::ranges::adjacent_find(order, {}, [&](std::uint32_t i) { return keys[i].key; });
-  if (twin == order.end()) return {};
-  return fail(Code::kBadFile, "{}: duplicate metadata key {}", path_, printable(keys[*twin].key));
 }
 
 Result<> GgufParser::alignment() {

@@ -58,8 +58,6 @@ class GgufParser {
   Result<> tensor_type(TensorInfo& info, std::uint64_t index);
   Result<> tensor_size(TensorInfo& info);
   Result<> alignment();
-  Result<> order_keys();
-  Result<> order_tensors();
   Result<> place_tensors();
   Result<> place_tensor(TensorInfo& info) const;
   // "(the metadata count ...)": what a malformed entry at this place of the list may mean.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "model/format/gguf_parser.h"
 #include "model/format/text.h"
@@ -224,20 +223,6 @@ Result<> GgufParser::tensor_size(TensorInfo& info) {
   }
   info.bytes = static_cast<std::uint64_t>(bytes);
   return {};
-}
-
-Result<> GgufParser::order_tensors() {
-  auto& order = out_->tensor_order_;
-  const auto& tensors = out_->tensors_;
-  order.resize(tensors.size());
-  std::iota(order.begin(), order.end(), 0u);
-  auto name_of = [&](std::uint32_t i) -> std::string_view { return tensors[i].name; };
-  std::ranges::sort(order, {}, name_of);
-  const auto twin = std::ranges::adjacent_find(order, {}, name_of);
-  if (twin == order.end()) return {};
-  return fail(
-      Code::kBadFile, "{}: duplicate tensor name {}", path_, printable(tensors[*twin].name)
-  );
 }
 
 Result<> GgufParser::place_tensors() {

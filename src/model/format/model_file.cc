@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+
+#include "model/format/text.h"
 
 namespace artery::model {
 namespace {
@@ -107,6 +110,28 @@ const GgufValue* ModelFile::find_key(std::string_view key) const {
   const auto at =
       std::ranges::lower_bound(key_order_, key, {}, [&](std::uint32_t i) { return keys_[i].key; });
   return at != key_order_.end() && keys_[*at].key == key ? &keys_[*at].value : nullptr;
+}
+
+Result<> ModelFile::order_keys() {
+  key_order_.resize(keys_.size());
+  std::iota(key_order_.begin(), key_order_.end(), 0u);
+  auto key_of = [&](std::uint32_t i) { return keys_[i].key; };
+  std::ranges::sort(key_order_, {}, key_of);
+  const auto twin = std::ranges::adjacent_find(key_order_, {}, key_of);
+  if (twin == key_order_.end()) return {};
+  return fail(Code::kBadFile, "{}: duplicate metadata key {}", path_, printable(keys_[*twin].key));
+}
+
+Result<> ModelFile::order_tensors() {
+  tensor_order_.resize(tensors_.size());
+  std::iota(tensor_order_.begin(), tensor_order_.end(), 0u);
+  auto name_of = [&](std::uint32_t i) -> std::string_view { return tensors_[i].name; };
+  std::ranges::sort(tensor_order_, {}, name_of);
+  const auto twin = std::ranges::adjacent_find(tensor_order_, {}, name_of);
+  if (twin == tensor_order_.end()) return {};
+  return fail(
+      Code::kBadFile, "{}: duplicate tensor name {}", path_, printable(tensors_[*twin].name)
+  );
 }
 
 Result<std::uint64_t> ModelFile::get_unsigned(std::string_view key) const {

@@ -28,6 +28,9 @@ class ModelFile : public WeightSource {
   // Everything the weights digest covers, in order.
   virtual std::vector<const MappedFile*> files() const = 0;
   std::uint64_t file_bytes() const;  // of all files()
+  // The folder whose tokenizer.json, chat template and generation_config.json belong to the model;
+  // empty where the file itself holds them.
+  virtual std::string folder() const { return {}; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   std::span<const GgufKey> metadata() const { return keys_; }
@@ -47,6 +50,10 @@ class ModelFile : public WeightSource {
   std::span<const TensorInfo> tensors() const override { return tensors_; }
 
  protected:
+  // Fill key_order_ and tensor_order_, kBadFile at a duplicate.
+  Result<> order_keys();
+  Result<> order_tensors();
+
   std::string path_;
   std::vector<GgufKey> keys_;
   std::vector<TensorInfo> tensors_;
