@@ -229,6 +229,8 @@ class Backend {
   virtual void gated(Gating gating, Rows gate, Rows up, Rows out) = 0;
   virtual void add(Rows x, Rows y) = 0;          // x += y
   virtual void scale(Rows x, float factor) = 0;  // x *= factor
+  // x[r] *= sigmoid(gate[r, 0]) (the gate of Qwen2-MoE's shared expert). gate [rows, 1].
+  virtual void gate_rows(Rows gate, Rows x) = 0;
 
   // logits [rows, experts]. The routing is in this forward's scratch.
   virtual Routing route(Rows logits, const RouterShape& shape) = 0;

@@ -319,5 +319,29 @@ TEST(Experts, NoRowsAreNoWork) {
   }
 }
 
+TEST(GateRows, MultipliesEachRowByItsSigmoid) {
+  Rng rng(85);
+  ComputePool pool(2);
+  const std::vector<float> gate = {0, 2, -3, 90, -90, 0.25f, HUGE_VALF};
+  const auto in = activations(rng, 7 * 33);
+  std::vector<float> first;
+  for (auto& backend : all_backends(pool)) {
+    const Rows x = load_rows(*backend, in, 7, 33);
+    backend->gate_rows(load_rows(*backend, gate, 7, 1), x);
+    const auto out = store_rows(*backend, x);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double share = 1 / (1 + std::exp(-static_cast<double>(gate[i / 33])));
+      const double expected = static_cast<double>(in[i]) * share;
+      EXPECT_NEAR(out[i], expected, 1e-6 * std::abs(expected) + 1e-37) << backend->numerics_class();
+    }
+    if (backend->numerics_class() != "fast-2") continue;
+    if (first.empty()) first = out;
+    EXPECT_TRUE(same_bits(out, first));
+    const Rows alone = load_rows(*backend, {in.begin() + 33, in.begin() + 66}, 1, 33);
+    backend->gate_rows(load_rows(*backend, {2}, 1, 1), alone);
+    EXPECT_TRUE(same_bits(store_rows(*backend, alone), {out.begin() + 33, out.begin() + 66}));
+  }
+}
+
 }  // namespace
 }  // namespace artery::tensor

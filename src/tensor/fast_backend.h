@@ -160,6 +160,15 @@ class FastBackend final : public Backend {
     pool_.parallel_for(x.rows * x.cols, kSerialValues, std::ref(body));
   }
 
+  void gate_rows(Rows gate, Rows x) override {
+    CHECK(gate.rows == x.rows && gate.cols == 1, "{}x{} gates", gate.rows, gate.cols);
+    for_rows(x, [&](std::int64_t r) {
+      float value = -*row_of(gate, r);
+      k_.exp(&value, 1, &value);
+      k_.scale(row_of(x, r), 1.0f / (1.0f + value), x.cols);
+    });
+  }
+
   Routing route(Rows logits, const RouterShape& shape) override;
   void experts(Rows x, const Routing& routing, const Experts& experts, Rows out) override;
 

@@ -180,6 +180,14 @@ class ReferenceBackend final : public Backend {
     for (std::int64_t i = 0; i < x.rows * x.cols; ++i) doubles(x)[i] *= factor;
   }
 
+  void gate_rows(Rows gate, Rows x) override {
+    CHECK(gate.rows == x.rows && gate.cols == 1, "{}x{} gates", gate.rows, gate.cols);
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      const double share = sigmoid(*row_of(gate, r));
+      for (std::int64_t k = 0; k < x.cols; ++k) row_of(x, r)[k] *= share;
+    }
+  }
+
   Routing route(Rows logits, const RouterShape& shape) override {
     return reference_route(*this, logits, shape);
   }

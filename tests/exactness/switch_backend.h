@@ -87,6 +87,7 @@ class SwitchBackend final : public tensor::Backend {
   }
   void add(tensor::Rows x, tensor::Rows y) override { now_->add(x, y); }
   void scale(tensor::Rows x, float factor) override { now_->scale(x, factor); }
+  void gate_rows(tensor::Rows gate, tensor::Rows x) override { now_->gate_rows(gate, x); }
   tensor::Routing route(tensor::Rows logits, const tensor::RouterShape& shape) override {
     return now_->route(logits, shape);
   }
