@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +15,7 @@
 
 #include "base/log.h"
 #include "codec/bpe/pre_tokenizer.h"
+#include "codec/end_tokens.h"
 
 namespace artery::cli {
 namespace {
@@ -26,34 +26,6 @@ using codec::VocabData;
 using model::ModelFile;
 
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
-
-// Texts of control tokens after which a turn or a document is over, over the families; files mostly
-// name only one of theirs by key (FR-D6).
-constexpr std::array<std::string_view, 16> kEndTexts{
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|eot|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<end_of_turn>",
-    "<end_of_utterance>",
-    "<eos>",
-    "</s>",
-    "[EOS]",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81"
-    "of\xE2\x96\x81"
-    "sentence\xEF\xBD\x9C>",
-};
-
-bool contains(std::span<const std::string_view> texts, std::string_view text) {
-  return std::find(texts.begin(), texts.end(), text) != texts.end();
-}
 
 class VocabReader {
  public:
@@ -68,7 +40,7 @@ class VocabReader {
     TRY(read_merges());
     TRY(read_ids());
     TRY(read_flags());
-    collect_ends();
+    codec::collect_end_tokens(data_);
     warn_of_equal_tokens();
     return std::move(data_);
   }
@@ -242,21 +214,6 @@ class VocabReader {
     data_.add_bos = data_.add_bos && data_.bos >= 0;
     data_.add_eos = data_.add_eos && data_.eos >= 0;
     return {};
-  }
-
-  void collect_ends() {
-    std::vector<TokenId>& ends = data_.end_of_generation;
-    for (std::size_t id = 0; id < data_.tokens.size(); ++id) {
-      if (data_.kinds[id] != TokenKind::kControl) continue;
-      // In Llama-shaped vocabularies a generated <s> begins another document: llama2.c's models end
-      // their stories with it.
-      const bool next_document =
-          is_spm() && static_cast<TokenId>(id) == data_.bos && data_.tokens[id] == "<s>";
-      if (next_document || contains(kEndTexts, data_.tokens[id]))
-        ends.push_back(static_cast<TokenId>(id));
-    }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   }
 
   // Sorting numbers is quicker than a map of texts, and most vocabularies end here.

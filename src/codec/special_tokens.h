@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "codec/byte_trie.h"
 #include "codec/tokenizer.h"
 
 namespace artery::codec {
@@ -37,13 +38,9 @@ class SpecialTokens {
   ) const;
 
  private:
-  struct Node {
+  struct Token {
     TokenId id = -1;
     bool control = false;
-  };
-  struct Edge {
-    std::uint64_t key = 0;    // node and byte; the root's edges are not here, so 0 is none
-    std::uint32_t child = 0;  // 0: an empty slot
   };
   // Which tokens begin with a byte.
   enum Beginning : std::uint8_t { kNothing = 0, kControls = 1, kOthers = 2 };
@@ -51,25 +48,18 @@ class SpecialTokens {
   SpecialMatch longest_at(
       std::string_view text, std::size_t pos, bool parse_control, std::size_t control_end
   ) const;
-  std::uint32_t child_of(std::uint32_t node, std::uint8_t byte) const;
-  std::uint32_t& add_child(std::uint32_t node, std::uint8_t byte);
-  void grow_edges();
   void note_beginning(std::uint8_t byte, Beginning kind);
   // The first place at or after `pos` whose byte begins a token of the `wanted` kinds.
   std::size_t next_beginning(std::string_view text, std::size_t pos, std::uint8_t wanted) const;
 
-  // A trie. The root's children are in a table, since most searches end there; the others are keyed
-  // by node and byte.
-  std::vector<Node> nodes_ = {Node{}};
-  std::array<std::uint32_t, 256> roots_{};
+  ByteTrie texts_;  // to places in tokens_
+  std::vector<Token> tokens_;
   std::array<std::uint8_t, 256> beginnings_{};  // of Beginning
   struct FirstBytes {
     int count = 0;
     std::uint8_t last = 0;
   };
   std::array<FirstBytes, 4> first_bytes_{};  // by wanted kinds: different bytes in beginnings_
-  std::vector<Edge> edges_ = std::vector<Edge>(64);  // open addressing, at most half full
-  std::size_t edge_count_ = 0;
 };
 
 }  // namespace artery::codec

@@ -87,11 +87,13 @@ bool surely_stable(char32_t code) {
   return false;
 }
 
-void append_decomposed(char32_t code, std::vector<utf8proc_int32_t>& out) {
+void append_decomposed(char32_t code, bool compatible, std::vector<utf8proc_int32_t>& out) {
   // The longest canonical decomposition has 4 code points; 18 is utf8proc's longest of any kind.
   std::array<utf8proc_int32_t, 18> part;
   int boundary = 0;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE);
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0)
+  );
   const utf8proc_ssize_t count = utf8proc_decompose_char(
       static_cast<utf8proc_int32_t>(code),
       part.data(),
@@ -134,18 +136,22 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   write_back(codes.size());
 }
 
-// Appends the NFC of a valid text. `codes` is memory to be used again.
-void append_nfc(std::string_view text, std::vector<utf8proc_int32_t>& codes, std::string& out) {
+// Appends a normal form of a valid text. `codes` is memory to be used again.
+void append_form(
+    NormalForm form, std::string_view text, std::vector<utf8proc_int32_t>& codes, std::string& out
+) {
+  const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   codes.clear();
   for (std::size_t pos = 0; pos < text.size();) {
     const Utf8Char c = decode_utf8(text, pos);
-    append_decomposed(c.code, codes);
+    append_decomposed(c.code, compatible, codes);
     pos += c.bytes;
   }
   order_marks(codes);
+  auto count = static_cast<utf8proc_ssize_t>(codes.size());
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  const utf8proc_ssize_t count =
-      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), options);
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc)
+    count = utf8proc_normalize_utf32(codes.data(), count, options);
   for (utf8proc_ssize_t i = 0; i < count; ++i)
     append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
 }
@@ -259,12 +265,95 @@ std::string_view to_nfc(std::string_view text, std::string& buffer) {
   std::size_t done = 0;
   while (part.begin != part.end) {
     buffer += text.substr(done, part.begin - done);
-    append_nfc(text.substr(part.begin, part.end - part.begin), codes, buffer);
+    append_form(NormalForm::kNfc, text.substr(part.begin, part.end - part.begin), codes, buffer);
     done = part.end;
     part = next_unstable(text, done);
   }
   buffer += text.substr(done);
   return buffer;
+}
+
+std::string_view to_normal_form(NormalForm form, std::string_view text, std::string& buffer) {
+  if (form == NormalForm::kNfc) return to_nfc(text, buffer);
+  const auto high = [](char c) { return (static_cast<unsigned char>(c) & 0x80) != 0; };
+  if (std::none_of(text.begin(), text.end(), high)) return text;
+  buffer.clear();
+  buffer.reserve(text.size());
+  std::vector<utf8proc_int32_t> codes;
+  for (std::size_t pos = 0; pos < text.size();) {
+    std::size_t end = pos;
+    for (; end < text.size();) {
+      const Utf8Char c = decode_utf8(text, end);
+      if (c.state != Utf8State::kValid) break;
+      end += c.bytes;
+    }
+    append_form(form, text.substr(pos, end - pos), codes, buffer);
+    if (end < text.size()) buffer += text[end++];
+    pos = end;
+  }
+  return buffer;
+}
+
+void append_lower(std::string& out, char32_t code) {
+  // The one character whose lower case is two.
+  constexpr char32_t kCapitalIDot = 0x130;
+  if (code == kCapitalIDot) {
+    out += "i\xCC\x87";
+    return;
+  }
+  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+}
+
+CharKind kind_of_code(char32_t code) {
+  if (is_white_space(code)) return CharKind::kSpace;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT:
+      return CharKind::kUpper;
+    case UTF8PROC_CATEGORY_LL:
+      return CharKind::kLower;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharKind::kOtherLetter;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return CharKind::kMark;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharKind::kNumber;
+    case UTF8PROC_CATEGORY_SM:
+    case UTF8PROC_CATEGORY_SC:
+    case UTF8PROC_CATEGORY_SK:
+    case UTF8PROC_CATEGORY_SO:
+      return CharKind::kSymbol;
+    default:
+      return is_punctuation(code) ? CharKind::kPunctuation : CharKind::kRest;
+  }
+}
+
+KindOfChar kind_of_char(std::string_view text, std::size_t pos) {
+  const auto first = static_cast<std::uint8_t>(text[pos]);
+  if (first < 0x80) return {kAsciiKinds[first], 1};
+  const Utf8Char c = decode_utf8(text, pos);
+  if (c.state != Utf8State::kValid) return {CharKind::kRest, 1};
+  return {kind_of_code(c.code), c.bytes};
+}
+
+bool is_word_char(char32_t code) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      break;
+  }
+  const bool joiner = code == 0x200C || code == 0x200D;
+  const bool circled = (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F189);
+  const CharKind kind = kind_of_code(code);
+  return joiner || circled || is_letter(kind) || kind == CharKind::kMark;
 }
 
 }  // namespace artery::codec

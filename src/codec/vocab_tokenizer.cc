@@ -11,6 +11,11 @@ VocabTokenizer::VocabTokenizer(VocabData data) : data_(std::move(data)) {
   piece_starts_.reserve(data_.tokens.size() + 1);
 }
 
+VocabTokenizer::VocabTokenizer(VocabData data, AddedTokens added)
+    : data_(std::move(data)), special_(std::move(added)) {
+  piece_starts_.reserve(data_.tokens.size() + 1);
+}
+
 bool VocabTokenizer::is_hidden(std::size_t id) const {
   return is_kind(id, TokenKind::kControl) || is_kind(id, TokenKind::kUnknown);
 }
@@ -33,13 +38,32 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
   ids.reserve(text.size() / 3 + 2);
   const bool wants_bos = options.add_special && data_.add_bos && data_.bos >= 0;
   if (wants_bos) ids.push_back(data_.bos);
+  encode_sections(text, options, wants_bos, ids);
+  const bool wants_eos = options.add_special && data_.add_eos && data_.eos >= 0;
+  if (wants_eos && (ids.empty() || ids.back() != data_.eos)) ids.push_back(data_.eos);
+  return ids;
+}
+
+void VocabTokenizer::encode_sections(
+    std::string_view text, const EncodeOptions& options, bool wants_bos, std::vector<TokenId>& ids
+) const {
   bool after_control = true;
   std::span<const ByteRange> literal = options.literal;
+  // Late tokens are searched between two early ones, whose end is the end of the text to them.
+  SpecialMatch early{0, 0, -1};
   for (std::size_t pos = 0; pos < text.size();) {
     while (!literal.empty() && literal.front().end <= pos) literal = literal.subspan(1);
-    const SpecialMatch match = special_.find(text, pos, options.parse_special, literal);
+    if (early.begin <= pos) early = special_.find_early(text, pos, options.parse_special, literal);
+    SpecialMatch match = early;
+    if (special_.has_late() && early.begin > pos) {
+      const std::string_view section = text.substr(0, early.begin);
+      match = special_.find_late(section, pos, options.parse_special, literal);
+      if (match.id < 0) match = early;
+    }
     if (match.begin > pos) {
-      encode_text(text.substr(pos, match.begin - pos), {after_control, options.plain}, ids);
+      encode_text(
+          text.substr(pos, match.begin - pos), {after_control, pos == 0, options.plain}, ids
+      );
       after_control = false;
     }
     if (match.id >= 0) {
@@ -50,9 +74,6 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
     }
     pos = match.end;
   }
-  const bool wants_eos = options.add_special && data_.add_eos && data_.eos >= 0;
-  if (wants_eos && (ids.empty() || ids.back() != data_.eos)) ids.push_back(data_.eos);
-  return ids;
 }
 
 std::string VocabTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

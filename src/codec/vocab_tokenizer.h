@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codec/special_tokens.h"
+#include "codec/added_tokens.h"
 #include "codec/tokenizer.h"
 
 namespace artery::codec {
@@ -21,10 +21,14 @@ class VocabTokenizer : public Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool skip_special) const final;
 
  protected:
+  // Matches the control tokens of `data`; a kind of tokenizer adds its user-defined ones.
   explicit VocabTokenizer(VocabData data);
+  // Matches `added` and nothing else.
+  VocabTokenizer(VocabData data, AddedTokens added);
 
   struct Place {
     bool after_control;  // at the start of the whole text or right behind a control token
+    bool at_start;       // at the start of the whole text
     bool plain;          // EncodeOptions::plain
   };
   // Appends the tokens of `text`, which holds no special token to be parsed.
@@ -37,9 +41,13 @@ class VocabTokenizer : public Tokenizer {
   void add_piece(std::string_view bytes);
 
   VocabData data_;
-  SpecialTokens special_;  // matched in the text as it comes
+  AddedTokens special_;  // matched in the text as it comes
 
  private:
+  void encode_sections(
+      std::string_view text, const EncodeOptions& options, bool wants_bos, std::vector<TokenId>& ids
+  ) const;
+
   std::string piece_bytes_;                        // all pieces, one after the other
   std::vector<std::uint32_t> piece_starts_ = {0};  // [tokens + 1]
 };

@@ -33,25 +33,29 @@ class ByteLevelBpe final : public VocabTokenizer {
         words_(data_.tokens.size(), text_bytes()),
         merges_(data_.merges.size()),
         singles_(data_.tokens.size()) {
-    std::string bytes;
-    for (std::size_t id = 0; id < data_.tokens.size(); ++id) {
-      const std::string& text = data_.tokens[id];
-      const auto token = static_cast<TokenId>(id);
-      // Control and user-defined tokens are stored as they are read, not in the alphabet.
-      const bool as_is = is_hidden(id) || is_kind(id, TokenKind::kUserDefined);
-      if (as_is) {
-        bytes = text;
-      } else {
-        bytes_of_visible(text, bytes);
-      }
-      add_piece(bytes);
-      if (is_kind(id, TokenKind::kUserDefined)) special_.add(text, token, false);
-      if (is_hidden(id)) continue;  // those come from parsing only
-      texts_.add(text, token);
-      if (!bytes.empty()) words_.add(bytes, token);
+    for (std::size_t id = 0; id < data_.tokens.size(); ++id)
+      if (is_kind(id, TokenKind::kUserDefined))
+        special_.add(data_.tokens[id], static_cast<TokenId>(id), false);
+    read_tokens();
+  }
+
+  explicit ByteLevelBpe(ByteLevelParts parts)
+      : VocabTokenizer(std::move(parts.data), std::move(parts.added)),
+        pre_(parts.pre),
+        pipeline_(std::move(parts.pipeline)),
+        texts_(data_.tokens.size(), text_bytes()),
+        words_(data_.tokens.size(), text_bytes()),
+        merges_(parts.merges.size()),
+        singles_(data_.tokens.size()),
+        missing_byte_(parts.missing_byte),
+        fuse_missing_(parts.fuse_missing) {
+    read_tokens();
+    // Of a pair given twice the table keeps the first, the library the last.
+    for (std::size_t rank = parts.merges.size(); rank-- > 0;) {
+      const IdMerge& merge = parts.merges[rank];
+      merges_.add(merge.left, merge.right, static_cast<std::uint32_t>(rank), merge.joined);
     }
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      byte_tokens_[byte] = texts_.find(visible_byte(static_cast<std::uint8_t>(byte)));
+    drop_texts();
   }
 
   Result<> read_merges() {
@@ -69,15 +73,27 @@ class ByteLevelBpe final : public VocabTokenizer {
       if (left_id < 0 || right_id < 0 || joined < 0) continue;
       merges_.add(left_id, right_id, static_cast<std::uint32_t>(rank), joined);
     }
-    if (!pre_.whole_words) texts_ = TokenIndex(0, 0);  // only find_whole() asks later
+    drop_texts();
     return {};
   }
 
  protected:
   void encode_text(std::string_view text, Place place, std::vector<TokenId>& ids) const override {
+    Merging merging(merges_, text.size());
+    if (pipeline_ != nullptr) {
+      const bool last = pipeline_->words_last();
+      const auto on_word = [&](std::string_view word) {
+        if (place.plain) {
+          merge_word<true>(word, merging, ids);
+        } else {
+          encode_word(word, merging, ids, last);
+        }
+      };
+      pipeline_->run(text, place.at_start, on_word, [&](TokenId id) { ids.push_back(id); });
+      return;
+    }
     std::string normalized;
     if (pre_.nfc) text = to_nfc(text, normalized);
-    Merging merging(merges_, text.size());
     if (place.plain) {
       std::vector<std::string_view> words;
       split_words(pre_.rule, text, words);
@@ -85,15 +101,7 @@ class ByteLevelBpe final : public VocabTokenizer {
       return;
     }
     for_each_word(pre_.rule, text, [&](std::string_view word) {
-      const std::uint64_t hash = hash_bytes(word);
-      const TokenId whole = words_.find(word, hash);
-      if (singles_.known(whole)) {
-        ids.push_back(whole);
-        return;
-      }
-      const std::size_t first = ids.size();
-      encode_known_or_merge(word, hash, merging, ids);
-      if (ids.size() == first + 1 && ids.back() == whole) singles_.note(whole);
+      encode_word(word, merging, ids, true);
     });
   }
 
@@ -110,6 +118,50 @@ class ByteLevelBpe final : public VocabTokenizer {
     std::size_t bytes = 0;
     for (const std::string& text : data_.tokens) bytes += text.size();
     return bytes;
+  }
+
+  void read_tokens() {
+    std::string bytes;
+    for (std::size_t id = 0; id < data_.tokens.size(); ++id) {
+      const std::string& text = data_.tokens[id];
+      const auto token = static_cast<TokenId>(id);
+      // Control and user-defined tokens are stored as they are read, not in the alphabet.
+      const bool as_is = is_hidden(id) || is_kind(id, TokenKind::kUserDefined);
+      if (as_is) {
+        bytes = text;
+      } else {
+        bytes_of_visible(text, bytes);
+      }
+      add_piece(bytes);
+      if (is_hidden(id)) continue;  // those come from parsing only
+      texts_.add(text, token);
+      if (!bytes.empty()) words_.add(bytes, token);
+    }
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      byte_tokens_[byte] = texts_.find(visible_byte(static_cast<std::uint8_t>(byte)));
+  }
+
+  // Later only find_whole() asks for tokens by their visible text.
+  void drop_texts() {
+    if (!pre_.whole_words) texts_ = TokenIndex(0, 0);
+  }
+
+  // `lasts`: the word's memory lives as long as `merging` is used.
+  void encode_word(std::string_view word, Merging& merging, std::vector<TokenId>& ids, bool lasts)
+      const {
+    const std::uint64_t hash = hash_bytes(word);
+    const TokenId whole = words_.find(word, hash);
+    if (singles_.known(whole)) {
+      ids.push_back(whole);
+      return;
+    }
+    const std::size_t first = ids.size();
+    if (lasts) {
+      encode_known_or_merge(word, hash, merging, ids);
+    } else {
+      merge_word<false>(word, merging, ids);
+    }
+    if (ids.size() == first + 1 && ids.back() == whole) singles_.note(whole);
   }
 
   void encode_known_or_merge(
@@ -143,7 +195,11 @@ class ByteLevelBpe final : public VocabTokenizer {
     for (char c : word) {
       // A byte that the vocabulary lacks vanishes, and its neighbours meet: what the Hugging Face
       // library does without an unknown token.
-      const TokenId id = byte_tokens_[static_cast<std::uint8_t>(c)];
+      TokenId id = byte_tokens_[static_cast<std::uint8_t>(c)];
+      if (id < 0) {
+        const bool fused = fuse_missing_ && !word_ids.empty() && word_ids.back() == missing_byte_;
+        if (!fused) id = missing_byte_;
+      }
       if (id >= 0) word_ids.push_back(id);
     }
     if constexpr (kPlain) {
@@ -162,14 +218,21 @@ class ByteLevelBpe final : public VocabTokenizer {
   }
 
   PreTokenizer pre_;
+  std::unique_ptr<const TextPipeline> pipeline_;
   TokenIndex texts_;  // as the vocabulary has them
   TokenIndex words_;  // as texts have them
   MergeTable merges_;
   SingleTokens singles_;
   std::array<TokenId, 256> byte_tokens_{};
+  TokenId missing_byte_ = -1;
+  bool fuse_missing_ = false;
 };
 
 }  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_level_bpe(ByteLevelParts parts) {
+  return std::make_unique<ByteLevelBpe>(std::move(parts));
+}
 
 Result<std::unique_ptr<Tokenizer>> make_byte_level_bpe(VocabData data) {
   if (data.merges.empty())

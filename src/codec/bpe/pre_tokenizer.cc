@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+#include "codec/hf/regex.h"
 #include "codec/unicode.h"
 
 namespace artery::codec {
@@ -24,6 +26,9 @@ constexpr PreTokenizer kSmolLmFamily{SplitRule::kSmolLm, false, false, false};
 constexpr PreTokenizer kQwen2Family{SplitRule::kQwen2, true, false, false};
 constexpr PreTokenizer kLlama3Family{SplitRule::kLlama3, false, true, true};
 constexpr PreTokenizer kLlama3Pattern{SplitRule::kLlama3, false, false, false};
+constexpr PreTokenizer kO200kFamily{SplitRule::kO200k, false, true, false};
+constexpr PreTokenizer kTekkenFamily{SplitRule::kTekken, false, true, true};
+constexpr PreTokenizer kDeepSeekV3Family{SplitRule::kDeepSeekV3, false, false, true};
 constexpr std::array kFamilies{
     Family{"default", {SplitRule::kDefault, false, false, false}},
     Family{"gpt-2", kGpt2Family},
@@ -43,6 +48,9 @@ constexpr std::array kFamilies{
     Family{"llama-v3", kLlama3Family},
     Family{"dbrx", kLlama3Pattern},
     Family{"smaug-bpe", kLlama3Pattern},
+    Family{"gpt-4o", kO200kFamily},
+    Family{"tekken", kTekkenFamily},
+    Family{"deepseek-v3", kDeepSeekV3Family},
 };
 
 // Past the run of one class that starts at `pos`.
@@ -221,6 +229,84 @@ Result<PreTokenizer> find_pre_tokenizer(std::string_view pre) {
   );
 }
 
+std::vector<std::string_view> patterns_of(SplitRule rule) {
+  switch (rule) {
+    case SplitRule::kGpt2:
+      return {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"};
+    case SplitRule::kQwen2:
+      return {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+              R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+    case SplitRule::kLlama3:
+      return {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+              R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+    case SplitRule::kO200k:
+      return {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+              R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+              R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+    case SplitRule::kTekken:
+      return {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+              R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+              R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+    case SplitRule::kDeepSeekV3:
+      return {
+          R"(\p{N}{1,3})",
+          "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+",
+          "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+          "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+          "\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+      };
+    case SplitRule::kSmolLm:
+    case SplitRule::kDefault:
+      return {};
+  }
+  return {};
+}
+
+namespace {
+
+std::vector<Regex> compile_patterns(SplitRule rule) {
+  std::vector<Regex> regexes;
+  for (std::string_view pattern : patterns_of(rule)) {
+    Result<Regex> regex = Regex::compile(pattern);
+    CHECK(regex.has_value());  // the patterns are our own
+    regexes.push_back(regex.take());
+  }
+  return regexes;
+}
+
+const std::vector<Regex>& regexes_of(SplitRule rule) {
+  static const std::vector<Regex> o200k = compile_patterns(SplitRule::kO200k);
+  static const std::vector<Regex> tekken = compile_patterns(SplitRule::kTekken);
+  static const std::vector<Regex> deepseek = compile_patterns(SplitRule::kDeepSeekV3);
+  if (rule == SplitRule::kO200k) return o200k;
+  return rule == SplitRule::kTekken ? tekken : deepseek;
+}
+
+// The matches of each pattern between those of the one before.
+void split_by_patterns(
+    SplitRule rule, std::string_view text, std::vector<std::string_view>& words
+) {
+  std::vector<std::string_view> pieces = {text};
+  for (const Regex& regex : regexes_of(rule)) {
+    std::vector<std::string_view> cut_pieces;
+    for (std::string_view piece : pieces) {
+      std::size_t gap = 0;
+      regex.each_match(piece, [&](std::size_t begin, std::size_t end) {
+        if (gap < begin) cut_pieces.push_back(piece.substr(gap, begin - gap));
+        if (begin < end) cut_pieces.push_back(piece.substr(begin, end - begin));
+        gap = end;
+      });
+      if (gap < piece.size()) cut_pieces.push_back(piece.substr(gap));
+    }
+    pieces = std::move(cut_pieces);
+  }
+  words.insert(words.end(), pieces.begin(), pieces.end());
+}
+
+}  // namespace
+
 void split_words(SplitRule rule, std::string_view text, std::vector<std::string_view>& words) {
   switch (rule) {
     case SplitRule::kGpt2:
@@ -231,6 +317,11 @@ void split_words(SplitRule rule, std::string_view text, std::vector<std::string_
       return;
     case SplitRule::kLlama3:
       cut(text, words, [](auto t, auto pos) { return match_qwen2(t, pos, 3); });
+      return;
+    case SplitRule::kO200k:
+    case SplitRule::kTekken:
+    case SplitRule::kDeepSeekV3:
+      split_by_patterns(rule, text, words);
       return;
     case SplitRule::kSmolLm: {
       std::vector<std::string_view> pieces;

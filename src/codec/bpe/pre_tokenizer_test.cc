@@ -62,7 +62,14 @@ TEST(SplitWords, InvalidBytesAreOfClassOther) {
 }
 
 constexpr SplitRule kRules[] = {
-    SplitRule::kGpt2, SplitRule::kSmolLm, SplitRule::kQwen2, SplitRule::kLlama3, SplitRule::kDefault
+    SplitRule::kGpt2,
+    SplitRule::kSmolLm,
+    SplitRule::kQwen2,
+    SplitRule::kLlama3,
+    SplitRule::kO200k,
+    SplitRule::kTekken,
+    SplitRule::kDeepSeekV3,
+    SplitRule::kDefault,
 };
 
 std::vector<std::string> scanned(SplitRule rule, std::string_view text) {
