@@ -15,16 +15,25 @@
 namespace artery::model {
 namespace {
 
-Result<> refuse_split(const ModelFile& file) {
+// A part opened by itself (not through open_model).
+Result<> refuse_part(const ModelFile& file) {
   if (file.find_key("split.count") == nullptr) return {};
   const std::uint64_t count = TRY(file.get_unsigned("split.count"));
-  if (count <= 1) return {};
+  if (count <= file.files().size() || count <= 1) return {};
   return fail(
-      Code::kUnsupported,
-      "{}: one of {} parts of a split model (split.count); split files are not supported yet: join "
-      "the parts into one file (llama-gguf-split --merge)",
+      Code::kBadFile,
+      "{}: one of {} parts of a split model (split.count), opened without the others",
       file.path(),
       count
+  );
+}
+
+Result<> refuse_bare(const ModelFile& file) {
+  if (!file.metadata().empty() || !file.path().ends_with(".safetensors")) return {};
+  return fail(
+      Code::kBadFile,
+      "{}: a safetensors file without config.json beside it is no model; give the model's folder",
+      file.path()
   );
 }
 
@@ -54,10 +63,12 @@ std::string weights_digest(
 }  // namespace
 
 Result<ModelInfo> check_model(const ModelFile& file) {
-  TRY(refuse_split(file));
+  TRY(refuse_bare(file));
+  TRY(refuse_part(file));
   const Architecture* architecture = TRY(find_architecture(file));
   ModelInfo info = TRY(architecture->check(file));
-  TRY(check_tokenizer(file, info.vocab_size, info.warnings));
+  // A folder's tokenizer is a file of its own; who builds it checks it.
+  if (file.folder().empty()) TRY(check_tokenizer(file, info.vocab_size, info.warnings));
   return info;
 }
 

@@ -120,7 +120,7 @@ TEST(CheckModel, RefusesAndSaysWhy) {
        Code::kUnsupported,
        "llama.expert_count is 8: mixtures of experts"},
       {[](GgufWriter& w) { w.set_unsigned("split.count", 3); },
-       Code::kUnsupported,
+       Code::kBadFile,
        "one of 3 parts of a split model"},
       {[](GgufWriter& w) { w.set_unsigned("llama.attention.value_length", 32); },
        Code::kUnsupported,

@@ -54,24 +54,44 @@ bool is_safetensors(std::string_view head) {
   return length >= 2 && length <= 100'000'000;
 }
 
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 512)};
+}
+
+std::string by_magic(std::string_view head) {
+  for (const Magic& known : kMagics) {
+    if (head.starts_with(known.bytes)) {
+      return fmt::format(
+          "its first bytes are '{}': it is {}", printable(head.substr(0, 4)), known.meaning
+      );
+    }
+  }
+  if (is_html(head)) return "it looks like an HTML page (a failed download?); fetch it again";
+  return {};
+}
+
 }  // namespace
 
 std::string describe_foreign_file(std::span<const std::byte> bytes) {
-  const std::string_view head(
-      reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 512)
-  );
-  const std::string magic = printable(head.substr(0, 4));
-  for (const Magic& known : kMagics) {
-    if (head.starts_with(known.bytes))
-      return fmt::format("its first bytes are '{}': it is {}", magic, known.meaning);
-  }
-  if (is_html(head)) return "it looks like an HTML page (a failed download?); fetch it again";
+  const std::string_view head = as_text(bytes);
+  if (std::string known = by_magic(head); !known.empty()) return known;
   if (is_safetensors(head)) {
-    return "it looks like a safetensors file; convert it to GGUF, or fetch a GGUF of the model";
+    return "it looks like a safetensors file; name it .safetensors, in a folder with its "
+           "config.json";
   }
   if (std::string_view("GGUF").starts_with(head))
     return fmt::format("it has only {} bytes; fetch it again", head.size());
-  return fmt::format("its first bytes are '{}', expected 'GGUF'", magic);
+  return fmt::format("its first bytes are '{}', expected 'GGUF'", printable(head.substr(0, 4)));
+}
+
+bool looks_like_safetensors(std::span<const std::byte> bytes) {
+  return is_safetensors(as_text(bytes));
+}
+
+std::string describe_foreign_head(std::span<const std::byte> bytes) {
+  const std::string_view head = as_text(bytes);
+  if (head.starts_with("GGUF")) return "it starts with the GGUF magic; name it .gguf";
+  return by_magic(head);
 }
 
 }  // namespace artery::model

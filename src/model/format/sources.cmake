@@ -1,0 +1,22 @@
+# Readers of model files, one source a line.
+set(FORMAT_SOURCES
+    format/gguf.cc
+    format/gguf_parser.cc
+    format/gguf_split.cc
+    format/gguf_tensors.cc
+    format/hf_config.cc
+    format/hf_family.cc
+    format/hf_folder.cc
+    format/hf_metadata.cc
+    format/hf_rope.cc
+    format/hf_rows.cc
+    format/hf_shards.cc
+    format/hf_tensors.cc
+    format/json.cc
+    format/model_file.cc
+    format/open.cc
+    format/safetensors.cc
+    format/sniff.cc
+    format/text.cc)
+set(FORMAT_TESTS
+    format/safetensors_test.cc)
