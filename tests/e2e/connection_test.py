@@ -108,8 +108,7 @@ class Http(harness.SharedServer):
         before = self.server.metric("artery:generation_tokens_total")
         self.server.complete("x", max_tokens=7, ignore_eos=True)
         # The engine counts a step just after its tokens have left.
-        name = "artery:generation_tokens_total"
-        self.assertTrue(wait_until(lambda: self.server.metric(name) == before + 7, 10))
+        self.server.await_metric("artery:generation_tokens_total", before + 7)
 
 
 class Keys(Case):

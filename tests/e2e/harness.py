@@ -179,6 +179,11 @@ class Server:
         assert values, f"no metric {name}"
         return sum(map(float, values))
 
+    def await_metric(self, name, value, seconds=10):
+        """Metrics follow an answer a moment later."""
+        found = wait_until(lambda: self.metric(name) == value, seconds)
+        assert found, f"{name} is {self.metric(name)}, not {value}"
+
     def resident_bytes(self):
         for line in open(f"/proc/{self.pid}/status"):
             if line.startswith("VmRSS:"):
