@@ -46,6 +46,8 @@ constexpr TypeTraits kTypes[] = {
     {DType::kQ2_0, "Q2_0", 64, 18, true},
 };
 
+constexpr TypeTraits kF8E4M3 = {DType::kF8E4M3, "F8_E4M3", 128, 132, true};
+
 constexpr std::size_t kIdCount = 43;
 
 // Traits by ggml id; a hole has no bytes.
@@ -80,6 +82,7 @@ const TypeTraits* find_type(std::uint32_t ggml_id) {
 }
 
 const TypeTraits& traits(DType type) {
+  if (type == DType::kF8E4M3) return kF8E4M3;
   const TypeTraits* found = find_type(static_cast<std::uint32_t>(type));
   CHECK(found != nullptr, "no tensor type {}", static_cast<int>(type));
   return *found;

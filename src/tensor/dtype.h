@@ -1,6 +1,6 @@
 #pragma once
 // Element and block types of tensors in files and in memory. Values, any thread.
-// Ids are those of the GGUF format document (ggml_type).
+// Ids are those of the GGUF format document (ggml_type); from 200 on our own, which no file names.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +45,9 @@ enum class DType : std::uint8_t {
   kNVFP4 = 40,
   kQ1_0 = 41,
   kQ2_0 = 42,
+  // FP8 checkpoints with scales of 128 x 128 blocks (DeepSeek-V3 technical report, section 3.3):
+  // 128 E4M3 ("fn") values, then their float32 scale.
+  kF8E4M3 = 200,
 };
 
 // How a type stores a row: `block_values` consecutive values in `block_bytes` bytes.
@@ -56,7 +59,7 @@ struct TypeTraits {
   bool is_weight;  // decodable to float32 by quant::decode_row
 };
 
-// Null for an id that is not in the format (or was removed from it).
+// Null for an id that is not in the format (or was removed from it); never one of our own.
 const TypeTraits* find_type(std::uint32_t ggml_id);
 const TypeTraits& traits(DType type);
 inline std::string_view name(DType type) { return traits(type).name; }

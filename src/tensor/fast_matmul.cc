@@ -46,6 +46,8 @@ MatmulPlan FastBackend::plan_of(DType type) const {
       return {k_.matmul_f16, false, 0};
     case DType::kBF16:
       return {k_.bf16.matmul, false, 0};
+    case DType::kF8E4M3:
+      return {k_.matmul_f8, false, 0};
     case DType::kQ4_0:
       return {k_.matmul_q4_0, true, 8};
     case DType::kQ4_1:

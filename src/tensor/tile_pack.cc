@@ -168,6 +168,31 @@ void pack_floats(DType type, std::int64_t cols, std::span<const std::byte> rows,
   }
 }
 
+void pack_f8(std::int64_t cols, std::span<const std::byte> rows, std::byte* tile) {
+  constexpr std::size_t kValues = ops::kF8BlockValues;
+  constexpr std::size_t kBytes = kValues + sizeof(float);
+  const auto blocks = static_cast<std::size_t>(cols) / kValues;
+  const std::size_t present = rows.size() / (blocks * kBytes);
+  for (std::size_t b = 0; b < blocks; ++b, tile += ops::kF8TileBlock) {
+    for (std::size_t i = 0; i < present; ++i) {
+      const std::byte* from = rows.data() + (i * blocks + b) * kBytes;
+      std::memcpy(tile + i * sizeof(float), from + kValues, sizeof(float));
+      for (std::size_t k = 0; k < kValues; ++k) tile[ops::kTileLine + k * kRows + i] = from[k];
+    }
+    for (std::size_t i = present; i < kRows; ++i) {
+      std::memset(tile + i * sizeof(float), 0, sizeof(float));
+      for (std::size_t k = 0; k < kValues; ++k) tile[ops::kTileLine + k * kRows + i] = {};
+    }
+  }
+}
+
+void gather_f8(const std::byte* tile, std::size_t lane, std::size_t block, std::byte* out) {
+  constexpr std::size_t kValues = ops::kF8BlockValues;
+  const std::byte* from = tile + block * ops::kF8TileBlock;
+  std::memcpy(out + kValues, from + lane * sizeof(float), sizeof(float));
+  for (std::size_t k = 0; k < kValues; ++k) out[k] = from[ops::kTileLine + k * kRows + lane];
+}
+
 void gather_block(
     const TileFormat& format,
     const std::byte* tile,
@@ -192,7 +217,9 @@ void gather_block(
 
 }  // namespace
 
-bool has_interleaved_tile(DType type) { return is_plain_float(type) || format_of(type) != nullptr; }
+bool has_interleaved_tile(DType type) {
+  return is_plain_float(type) || type == DType::kF8E4M3 || format_of(type) != nullptr;
+}
 
 std::size_t tile_bytes_of(DType type, std::int64_t cols) {
   if (const TileFormat* format = format_of(type)) return format->tile_bytes(cols);
@@ -208,6 +235,8 @@ void pack_tile(DType type, std::int64_t cols, std::span<const std::byte> rows, s
     pack_floats<std::uint32_t>(type, cols, rows, tile);
   } else if (is_plain_float(type)) {
     pack_floats<std::uint16_t>(type, cols, rows, tile);
+  } else if (type == DType::kF8E4M3) {
+    pack_f8(cols, rows, tile);
   } else {
     std::memcpy(tile, rows.data(), rows.size());
   }
@@ -227,6 +256,8 @@ void gather_blocks(
   for (std::size_t b = first; b < first + count; ++b, out += bytes) {
     if (format != nullptr) {
       gather_block(*format, tile, row, b, out);
+    } else if (type == DType::kF8E4M3) {
+      gather_f8(tile, row, b, out);
     } else {
       std::memcpy(out, tile + float_place(type, b, row) * bytes, bytes);
     }

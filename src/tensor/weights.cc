@@ -99,6 +99,33 @@ void HugeBuffer::Unmap::operator()(std::byte* data) const {
   if (slab == nullptr) munmap(data, bytes);
 }
 
+void ResidentBytes::add(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  const auto rounded = [&](std::size_t unit) {
+    return static_cast<std::int64_t>(round_up(size, unit));
+  };
+  if (size < kSmallest || size >= kHugePage) {
+    whole_ += rounded(size < kSmallest ? kPage : kHugePage);
+    return;
+  }
+  const std::int64_t taken = rounded(kLine);
+  if (slab_used_ + taken > static_cast<std::int64_t>(kSlab)) {
+    whole_ += static_cast<std::int64_t>(round_up(static_cast<std::size_t>(slab_used_), kHugePage));
+    slab_used_ = 0;
+  }
+  slab_used_ += taken;
+}
+
+std::int64_t ResidentBytes::total() const {
+  return whole_ +
+         static_cast<std::int64_t>(round_up(static_cast<std::size_t>(slab_used_), kHugePage));
+}
+
+std::int64_t WeightMatrix::packed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
+  const std::int64_t tiles = (rows + kLanes - 1) / kLanes;
+  return tiles * static_cast<std::int64_t>(tile_bytes_of(type, cols));
+}
+
 bool WeightMatrix::is_interleaved(DType type) { return has_interleaved_tile(type); }
 
 Result<WeightMatrix> WeightMatrix::pack(

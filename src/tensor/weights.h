@@ -40,6 +40,19 @@ class HugeBuffer {
   std::size_t bytes_ = 0;
 };
 
+// How much memory HugeBuffers made one after the other, all alive, keep resident once written: what
+// HugeBuffer::make does, in numbers. For a plan before anything is read. One thread.
+class ResidentBytes {
+ public:
+  void add(std::int64_t bytes);
+  // The memory that is touched in the end; a page of 2 MiB counts whole.
+  std::int64_t total() const;
+
+ private:
+  std::int64_t whole_ = 0;      // of buffers with pages of their own, and of full slabs
+  std::int64_t slab_used_ = 0;  // of the slab that small buffers share now
+};
+
 class WeightMatrix {
  public:
   WeightMatrix() = default;
@@ -59,6 +72,8 @@ class WeightMatrix {
   std::int64_t cols() const { return cols_; }
   std::int64_t tiles() const { return (rows_ + kLanes - 1) / kLanes; }
   std::size_t tile_bytes() const { return tile_bytes_; }
+  // bytes() of such a matrix, known before it is read. cols as for pack.
+  static std::int64_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols);
   const std::byte* tile(std::int64_t index) const {
     return buffer_.data() + static_cast<std::size_t>(index) * tile_bytes_;
   }

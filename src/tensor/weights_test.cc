@@ -1,5 +1,8 @@
 #include "tensor/weights.h"
 
+#include <cstdlib>
+#include <fstream>
+
 #include "tensor/ops/test_support.h"
 
 namespace artery::tensor {
@@ -31,9 +34,57 @@ TEST(HugeBuffer, TooMuchIsAnError) {
   }
 }
 
+// Pages that hold something, of all that this process has mapped.
+std::int64_t resident_now() {
+  std::ifstream in("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("Anonymous:", 0) == 0) return std::atoll(line.c_str() + 10) * 1024;
+  }
+  return -1;
+}
+
+TEST(ResidentBytes, AreWhatTheBuffersKeep) {
+  // Sizes of a small model: shared slabs, one that fits no more, pages of their own, norms.
+  std::vector<std::int64_t> sizes = {5 << 20, 1000, (2 << 20) + 1, 2 << 20};
+  for (int i = 0; i < 60; ++i) sizes.push_back((1 << 20) + i * 4160 - 64);
+  for (int i = 0; i < 100; ++i) sizes.push_back(40000);
+  ResidentBytes plan;
+  std::vector<HugeBuffer> buffers;
+  const std::int64_t before = resident_now();
+  if (before < 0) GTEST_SKIP() << "no /proc/self/smaps_rollup";
+  std::int64_t written = 0;
+  for (const std::int64_t bytes : sizes) {
+    plan.add(bytes);
+    buffers.push_back(HugeBuffer::make(static_cast<std::size_t>(bytes)).take());
+    std::fill_n(buffers.back().data(), bytes, std::byte{1});
+    written += bytes;
+  }
+  const std::int64_t grown = resident_now() - before;
+  EXPECT_GE(plan.total(), written);
+  EXPECT_LE(plan.total(), written + written / 20 + (std::int64_t{4} << 20));
+  // Where the system gives no large pages, only what is written becomes resident.
+  EXPECT_LE(grown, plan.total() + (std::int64_t{1} << 20));
+  EXPECT_GE(grown, written - (std::int64_t{1} << 20));
+}
+
+TEST(ResidentBytes, SmallBuffersShareSlabs) {
+  ResidentBytes plan;
+  EXPECT_EQ(plan.total(), 0);
+  plan.add(0);
+  EXPECT_EQ(plan.total(), 0);
+  plan.add(1);
+  EXPECT_EQ(plan.total(), 4096);
+  for (int i = 0; i < 32; ++i) plan.add(1 << 20);  // one slab, full
+  EXPECT_EQ(plan.total(), 4096 + (32 << 20));
+  plan.add(32 << 10);
+  EXPECT_EQ(plan.total(), 4096 + (34 << 20));
+  plan.add((2 << 20) + 1);
+  EXPECT_EQ(plan.total(), 4096 + (38 << 20));
+}
+
 TEST(WeightMatrix, DecodesEveryRowAsTheFileHasIt) {
   Rng rng(41);
-  for (const DType type : weight_types()) {
+  for (const DType type : all_weight_types()) {
     const TypeTraits& t = traits(type);
     for (const int threads : {1, 3}) {
       ComputePool pool(threads);
@@ -45,6 +96,9 @@ TEST(WeightMatrix, DecodesEveryRowAsTheFileHasIt) {
         const WeightMatrix w = packed.take();
         EXPECT_EQ(w.tiles(), (rows + 15) / 16);
         EXPECT_EQ(w.tile_bytes() % 64, 0u);
+        EXPECT_EQ(
+            WeightMatrix::packed_bytes(type, rows, cols), static_cast<std::int64_t>(w.bytes())
+        );
         const std::size_t row = raw.size() / static_cast<std::size_t>(rows);
         // Interleaving costs no memory beyond a cache line a tile: decode is bound by reads.
         EXPECT_LE(w.tile_bytes(), 16 * row + 64) << name(type);

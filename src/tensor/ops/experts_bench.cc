@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
     const TypeTraits* type = find_type(id);
     if (type != nullptr && type->is_weight && type->name == argv[3]) s.type = type->type;
   }
+  if (argc > 3 && argv[3] == name(DType::kF8E4M3)) s.type = DType::kF8E4M3;
   if (argc > 4) s.experts = std::atol(argv[4]);
   if (argc > 5) s.used = std::atoi(argv[5]);
   if (argc > 6) s.embedding = std::atol(argv[6]);

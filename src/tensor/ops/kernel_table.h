@@ -166,6 +166,9 @@ struct KernelTable {
   // from 0, k ascending; y = (a_0 + a_1) + (a_2 + a_3); then + bias.
   void (*matmul_f32)(const MatmulArgs&);
   void (*matmul_f16)(const MatmulArgs&);
+  // F8_E4M3. With w the stored value / 256, in a block of 128 two chains over k mod 2, from 0, k
+  // ascending: a_j = fma(w, x_k, a_j); then y = fma(scale, (a_0 + a_1) * 256, y); then + bias.
+  void (*matmul_f8)(const MatmulArgs&);
   Bf16Kernels bf16;
   // Integer dot products within a sub-block are exact, i_j = sum of w q. Per block of 32,
   // ascending:

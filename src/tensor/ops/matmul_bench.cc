@@ -161,6 +161,7 @@ const std::vector<DType>& types_of(std::string_view which) {
     if (type == nullptr || !type->is_weight) continue;
     if (which == "all" || which == type->name) types.push_back(type->type);
   }
+  if (which == "all" || which == "F8_E4M3") types.push_back(DType::kF8E4M3);
   return types;
 }
 

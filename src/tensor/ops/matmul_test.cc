@@ -44,7 +44,7 @@ std::vector<float> product(
 }
 
 // Whether the fast path rounds activations to int8.
-bool is_int8(DType type) { return traits(type).block_values > 1; }
+bool is_int8(DType type) { return traits(type).block_values > 1 && type != DType::kF8E4M3; }
 
 // float32 sums: one rounding a step of partial sums bounded by sum |w x|. int8 activations: each is
 // off by at most half a step, evenly spread, so a sum has variance sum w^2 step^2 / 12; eight
@@ -88,7 +88,7 @@ class MatmulType : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(
     AllWeights,
     MatmulType,
-    ::testing::ValuesIn(weight_types()),
+    ::testing::ValuesIn(all_weight_types()),
     [](const auto& type) { return std::string(name(type.param)); }
 );
 
@@ -221,11 +221,12 @@ TEST(Matmul, HostileActivations) {
        {DType::kF32,
         DType::kF16,
         DType::kBF16,
+        DType::kF8E4M3,
         DType::kQ4_0,
         DType::kQ4_1,
         DType::kQ8_0,
         DType::kQ6_K}) {
-    const std::int64_t k = type == DType::kQ6_K ? 256 : 64;
+    const std::int64_t k = traits(type).block_values > 64 ? 256 : 64;
     Problem p = make_problem(type, 8, 20, k, rng);
     const std::array<float, 8> hostile = {0, -0.0f, 1e-40f, -1e-42f, inf, -inf, nan, 3e38f};
     for (std::int64_t r = 0; r < 8; ++r) {

@@ -27,6 +27,7 @@ set(TENSOR_KERNEL_TESTS
   ops/golden_bits_test.cc
   ops/int8_twin_test.cc
   ops/matmul_bf16_test.cc
+  ops/matmul_f8_test.cc
   ops/matmul_test.cc
   weights_test.cc)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

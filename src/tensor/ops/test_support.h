@@ -48,6 +48,13 @@ inline std::vector<DType> weight_types() {
   return types;
 }
 
+// And those that only we have.
+inline std::vector<DType> all_weight_types() {
+  std::vector<DType> types = weight_types();
+  types.push_back(DType::kF8E4M3);
+  return types;
+}
+
 // One block of random bytes that decodes to finite values of ordinary size.
 inline std::vector<std::byte> random_block(DType type, Rng& rng) {
   const TypeTraits& t = traits(type);
@@ -55,6 +62,10 @@ inline std::vector<std::byte> random_block(DType type, Rng& rng) {
   std::vector<float> values(static_cast<std::size_t>(t.block_values));
   for (;;) {
     for (std::byte& b : bytes) b = static_cast<std::byte>(rng() & 0xFF);
+    if (type == DType::kF8E4M3) {
+      const float scale = uniform(rng, 0.001f, 0.004f);  // four random bytes are hardly ever of use
+      std::memcpy(bytes.data() + 128, &scale, sizeof scale);
+    }
     quant::decode_row(type, bytes, values);
     float top = 0;
     for (const float v : values) top = std::isfinite(v) ? std::max(top, std::fabs(v)) : 1e9f;

@@ -11,6 +11,8 @@
 // line of them, so that every other vector is aligned and a tile has the bytes of the file. The
 // dword fields of each block follow. So byte 4 i + j of vector e of a field of quants is byte
 // 4 e + j of row i.
+// F8_E4M3: for each block of 128 the scales of the 16 rows, then element k of the 16 rows, k
+// ascending.
 // Two fields are changed on the way: Q8_0's bytes + 128, and the word of fifth bits of Q5_0 and
 // Q5_1, whose bit 4 g + j becomes bit 8 j + g, so that the bits of values 4 g .. 4 g + 3 lie in the
 // four bytes at the same place.
@@ -73,5 +75,8 @@ constexpr TileFormat kQ6_KTile = {
     {{192, 2}, {0, 8}, {128, 8}, {32, 8}, {200, 2}, {64, 8}, {160, 8}, {96, 8}}
 };
 constexpr TileFormat kIQ4_XSTile = {256, 136, 1, 2, 2, {0, 2}, {{4, 1}, {8, 32}}};
+
+constexpr std::int64_t kF8BlockValues = 128;
+constexpr std::size_t kF8TileBlock = kTileLine + 16 * kF8BlockValues;
 
 }  // namespace artery::tensor::ops

@@ -71,6 +71,7 @@ inline void put_bits(const std::uint8_t* in, int shift, unsigned below, std::int
 void decode_f32(const std::uint8_t* in, std::size_t blocks, float* out);
 void decode_f16(const std::uint8_t* in, std::size_t blocks, float* out);
 void decode_bf16(const std::uint8_t* in, std::size_t blocks, float* out);
+void decode_f8_e4m3(const std::uint8_t* in, std::size_t blocks, float* out);  // of 128
 // blocks_32.cc
 void decode_q4_0(const std::uint8_t* in, std::size_t blocks, float* out);
 void decode_q4_1(const std::uint8_t* in, std::size_t blocks, float* out);

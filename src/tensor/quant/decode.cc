@@ -81,6 +81,8 @@ Decoder decoder_of(DType type) {
       return decode_iq4_xs;
     case DType::kMXFP4:
       return decode_mxfp4;
+    case DType::kF8E4M3:
+      return decode_f8_e4m3;
     default:
       return nullptr;
   }

@@ -1,4 +1,4 @@
-// Plain float types, where a block is one value.
+// Plain float types, where a block is one value, and 8-bit floats with a scale.
 
 #include "tensor/quant/blocks.h"
 
@@ -27,6 +27,16 @@ void decode_f16(const std::uint8_t* in, std::size_t blocks, float* out) {
 
 void decode_bf16(const std::uint8_t* in, std::size_t blocks, float* out) {
   convert<bf16_to_f32>(in, blocks, out);
+}
+
+//   F8_E4M3   q[128] (E4M3), d (float32)     128 values, q * d
+void decode_f8_e4m3(const std::uint8_t* in, std::size_t blocks, float* out) {
+  constexpr std::size_t kValues = 128;
+  for (std::size_t b = 0; b < blocks; ++b, in += kValues + sizeof(float), out += kValues) {
+    float scale;
+    std::memcpy(&scale, in + kValues, sizeof scale);
+    for (std::size_t i = 0; i < kValues; ++i) out[i] = f8_e4m3_to_f32(in[i]) * scale;
+  }
 }
 
 }  // namespace artery::tensor::quant

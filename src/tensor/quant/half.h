@@ -1,8 +1,9 @@
 #pragma once
-// Exact conversion between float32 and the two 16-bit floats, on bit patterns. Pure functions, any
+// Exact conversion between float32 and the two 16-bit floats and from the 8-bit one, on bit
+// patterns. Pure functions, any
 // thread; nothing here depends on the processor's half instructions or on its handling of
 // subnormal numbers. Source of the formats: IEEE 754-2008 section 3.4 (binary16); bfloat16 is the
-// upper half of binary32.
+// upper half of binary32; E4M3 is Micikevicius et al. 2022, "FP8 formats for deep learning".
 
 #include <bit>
 #include <cstdint>
@@ -56,6 +57,14 @@ inline std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x0040u;
   return static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+}
+
+// Exact. 0x7F and 0xFF are NaN; there is no infinity.
+inline float f8_e4m3_to_f32(std::uint8_t code) {
+  const std::uint32_t magnitude = code & 0x7Fu;
+  const std::uint32_t half = (code & 0x80u) << 8 | magnitude << 7;  // 2^8 too small
+  const std::uint32_t nan = magnitude == 0x7Fu ? 0x7E00u : 0u;
+  return f16_to_f32(static_cast<std::uint16_t>(half | nan)) * 256.0f;
 }
 
 }  // namespace artery::tensor::quant
