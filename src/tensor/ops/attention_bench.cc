@@ -1,6 +1,6 @@
-// Speed of attention for both KV types, in prefill and in decode, beside what the processor's
-// multiply-adds reach at this moment. Run it on an idle machine.
-//   attention_bench [threads] [isa]
+// Speed of attention for all KV types, in prefill and in decode, with and without a window, beside
+// what the processor's multiply-adds reach at this moment. Run it on an idle machine.
+//   attention_bench [threads] [isa] [shapes whose name begins so]
 
 #include <algorithm>
 #include <cstdio>
@@ -49,6 +49,7 @@ template <bool kWords>
 [[gnu::target("avx512f,avx512vnni")]] void spin() {
   __m512i sums[kChains];
   const __m512i a = _mm512_set1_epi32(0x3F003F00);
+#pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) sums[i] = _mm512_setzero_si512();
   for (std::int64_t n = 0; n < kPeakLoops; ++n) {
 #pragma GCC unroll 16
@@ -81,6 +82,7 @@ struct Shape {
   int kv_heads;
   int group;
   int head_dim;
+  int window = 0;
 };
 
 // Rows [first, last) of one sequence, layer after layer so that KV comes from memory as it does
@@ -121,17 +123,21 @@ void measure(Backend& backend, const Shape& shape, KvType type, int first, int l
   const Rows out = backend.alloc(last - first, kv_cols * shape.group);
   double operations = 0;
   for (int p = first; p < last; ++p) {
-    operations += 4.0 * shape.head_dim * shape.kv_heads * shape.group * (p + 1);
+    const int seen = shape.window > 0 ? std::min(shape.window, p + 1) : p + 1;
+    operations += 4.0 * shape.head_dim * shape.kv_heads * shape.group * seen;
   }
   rows_of(first, last, [&](const AttentionBatch& batch) {
     const int layers = last - first > 1 ? 1 : kLayers;
     const double s = seconds_of([&] {
-      for (int l = 0; l < layers; ++l) backend.attention(q, kv, l, batch, {.scale = 0.1f}, out);
+      for (int l = 0; l < layers; ++l) {
+        backend.attention(q, kv, l, batch, {.scale = 0.1f, .window = shape.window}, out);
+      }
     });
     const double rate = operations * layers / s;
     std::printf(
-        "%-14s %-5s  rows %4d of %4d  %8.1f us  %6.1f GFLOP/s  %5.1f %%\n",
+        "%-14s window %4d  %-7s rows %4d of %4d  %8.1f us  %6.1f GFLOP/s  %5.1f %%\n",
         shape.name,
+        shape.window,
         std::string(name(type)).c_str(),
         last - first,
         last,
@@ -164,8 +170,20 @@ int main(int argc, char** argv) {
       words * 1e-9,
       floats * 1e-9
   );
-  for (const Shape& shape : {Shape{"Qwen2.5-1.5B", 2, 6, 128}, Shape{"SmolLM2-135M", 3, 3, 64}}) {
-    for (const int positions : {512, 4096}) {
+  const std::string only = argc > 3 ? argv[3] : "";
+  constexpr Shape kShapes[] = {
+      {"Qwen2.5-1.5B", 2, 6, 128},
+      {"SmolLM2-135M", 3, 3, 64},
+      {"Gemma3-270M", 1, 4, 256},
+      {"Gemma3-270M", 1, 4, 256, 512},
+      {"gpt-oss-20B", 8, 8, 64},
+      {"gpt-oss-20B", 8, 8, 64, 128},
+      {"Phi-3-mini", 32, 1, 96},
+      {"Danube", 8, 4, 80, 2048},
+  };
+  for (const Shape& shape : kShapes) {
+    if (!std::string_view(shape.name).starts_with(only)) continue;
+    for (const int positions : {512, 8000}) {
       for (const int rows : {512, 1}) {
         for (const KvType type : {KvType::kF16, KvType::kI16, KvType::kI16V8}) {
           const double limit = is_integer(type) ? words : floats;

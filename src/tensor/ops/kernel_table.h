@@ -130,7 +130,7 @@ constexpr std::int64_t attention_scratch_floats(int rows, int group, int head_di
   // and the query as integers.
   const std::int64_t vectors = std::int64_t{rows} * group;
   const std::int64_t dims = (head_dim + 15) / 16 * 16;
-  return 5 * (vectors + 32) + vectors * (2 * dims + kAttentionBlock * 2);
+  return 6 * (vectors + 32) + vectors * (2 * dims + kAttentionBlock * 2);
 }
 constexpr std::int64_t partial_ints(int rows, int group, int head_dim) {
   return std::int64_t{rows} * group * ((head_dim + 15) / 16 * 16 + 16);
