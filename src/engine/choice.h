@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "engine/sequence_kv.h"
+#include "engine/spec/speculation.h"
 
 namespace artery::engine {
 
@@ -27,7 +28,7 @@ struct Submission {
 };
 
 struct Choice {
-  Choice(KvPool& pool, int number) : choice(number), kv(pool) {}
+  Choice(KvSpaces& spaces, int number) : choice(number), kv(spaces) {}
 
   const int choice;
   SequenceKv kv;
@@ -44,9 +45,16 @@ struct Choice {
   int flights = 0;
   std::int64_t flight_rows = 0;
   std::int64_t flight_tokens = 0;
-  std::size_t flight_item = 0;  // its place in the last of them that samples
-  bool awaited = false;         // preempted in flight: not planned again before that step landed
-  std::uint64_t kv_epoch = 0;   // counts the times its pages were given back
+  std::size_t flight_item = 0;       // its place in the last of them that samples
+  std::unique_ptr<Drafter> drafter;  // null: no speculation
+  std::vector<TokenId> drafts;       // to be verified in the step being prepared
+  bool promising = false;            // what is known now has a draft worth a step
+  bool awaited = false;        // preempted in flight: not planned again before that step landed
+  std::uint64_t kv_epoch = 0;  // counts the times its pages were given back
+  // Window groups: what its start was chosen from, and whether a saved window lies there.
+  std::int64_t start_pages = 0;
+  std::uint64_t start_generation = 0;
+  bool start_saved = false;
   std::int64_t preemptions = 0;
   std::int64_t admitted_ns = 0;     // 0: not yet
   std::int64_t first_token_ns = 0;  // 0: not yet

@@ -22,19 +22,24 @@ double first_guess(const model::ModelInfo& info) {
 
 Core::Core(
     model::Model& model,
-    std::unique_ptr<KvPool> pool,
+    std::unique_ptr<KvSpaces> spaces,
     Config config,
     const Clock& clock,
     Observer observer
 )
     : model_(model),
-      pool_(std::move(pool)),
+      spaces_(std::move(spaces)),
+      pool_(spaces_->global()),
       config_(std::move(config)),
       clock_(clock),
       observer_(std::move(observer)),
-      cache_(*pool_),
-      runner_(model_, *pool_, clock_),
-      cost_(first_guess(model_.info())) {}
+      cache_(pool_),
+      runner_(model_, *spaces_, clock_),
+      cost_(first_guess(model_.info())) {
+  if (!spaces_->shape()) return;
+  windows_ = std::make_unique<WindowCache>(spaces_->window());
+  cache_.set_on_evict([this](const ChainKey& key) { windows_->erase(key); });
+}
 
 void Core::add(Submission submission) {
   const std::uint64_t id = submission.id.value;
@@ -45,7 +50,7 @@ void Core::add(Submission submission) {
   state->max_tokens = request.max_tokens < 0 ? room : std::min(request.max_tokens, room);
   state->miss = state->in.bypass;
   for (int number = 0; number < request.n; ++number) {
-    auto choice = std::make_unique<Choice>(*pool_, number);
+    auto choice = std::make_unique<Choice>(*spaces_, number);
     choice->tokens = request.prompt;
     choice->tokens.insert(
         choice->tokens.end(), request.resume_tokens.begin(), request.resume_tokens.end()
@@ -58,6 +63,9 @@ void Core::add(Submission submission) {
     }
     if (uses_penalties(request.sampling)) choice->history.add_prompt(request.prompt);
     for (const TokenId token : request.resume_tokens) choice->history.add_generated(token);
+    const bool follows_rules = choice->matcher != nullptr || uses_penalties(request.sampling);
+    if (config_.speculation.mode != SpeculationMode::kOff && !follows_rules)
+      choice->drafter = std::make_unique<Drafter>(config_.speculation);
     extend_keys(*state, *choice);
     state->choices.push_back(std::move(choice));
   }
@@ -152,6 +160,7 @@ void Core::finish(const Live& live, Event event, Finish finish) {
   Choice& choice = *live.choice;
   finish.usage = usage(*live.request, choice);
   event.finish = std::move(finish);
+  if (windows_ != nullptr) give_up_windows(live);
   choice.done = true;
   choice.running = false;
   release(choice);
@@ -193,6 +202,7 @@ void Core::remove_finished() {
           return c->done && c->flights == 0;
         })) {
       finished_.push_back(RequestId{it->first});
+      if (windows_ != nullptr) forget_windows(*it->second);
       it = requests_.erase(it);
     } else {
       ++it;
@@ -211,6 +221,7 @@ int Core::waiting_requests() const {
 
 bool Core::reset_prefix_cache() {
   cache_.reclaim(cache_.pages());
+  if (windows_ != nullptr) windows_->clear();
   return cache_.pages() == 0;
 }
 
@@ -222,9 +233,16 @@ void Core::fill(Status& status) const {
       if (!choice->done) ++(choice->running ? status.running : status.waiting);
     }
   }
-  status.pages_total = pool_->pages_total();
-  status.pages_in_use = pool_->pages_in_use();
-  status.pages_cached = pool_->pages_idle();
+  status.pages_total = pool_.pages_total();
+  status.pages_in_use = pool_.pages_in_use();
+  status.pages_cached = pool_.pages_idle();
+  if (windows_ != nullptr) {
+    const KvPool& pool = spaces_->window();
+    status.window_pages_total = pool.pages_total();
+    status.window_pages_saved = windows_->pages_idle();
+    status.window_pages_in_use = pool.pages_in_use() - status.window_pages_saved;
+    status.windows_saved = windows_->windows();
+  }
   status.max_model_len = config_.max_model_len;
   status.inbox_max = config_.inbox_max;
   status.rejected = old.rejected;
@@ -233,15 +251,16 @@ void Core::fill(Status& status) const {
 }
 
 void Core::check_integrity() const {
-  pool_->check_integrity();
+  pool_.check_integrity();
   cache_.check_integrity();
+  if (windows_ != nullptr) check_windows();
   std::int64_t held = 0;
   for (const auto& [id, request] : requests_) {
     for (const auto& choice : request->choices) held += choice->kv.page_count();
   }
   std::int64_t counted = -cache_.pages();
-  for (PageId page = 0; page < static_cast<PageId>(pool_->pages_total()); ++page) {
-    counted += pool_->references(page);
+  for (PageId page = 0; page < static_cast<PageId>(pool_.pages_total()); ++page) {
+    counted += pool_.references(page);
   }
   CHECK(held == counted, "sequences hold {} references, {} are counted", held, counted);
 }

@@ -8,17 +8,19 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/choice.h"
 #include "engine/engine.h"
-#include "engine/kv_pool.h"
+#include "engine/kv_spaces.h"
 #include "engine/prefix_cache.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/step_cost.h"
 #include "engine/step_work.h"
+#include "engine/window_cache.h"
 
 namespace artery::engine {
 
@@ -27,7 +29,7 @@ class Core {
   // `config` is checked and complete (pool_size.h); `model` and `clock` outlive the core.
   Core(
       model::Model& model,
-      std::unique_ptr<KvPool> pool,
+      std::unique_ptr<KvSpaces> spaces,
       Config config,
       const Clock& clock,
       Observer observer
@@ -66,6 +68,7 @@ class Core {
   // Counters and gauges; the fields about the inbox and the thread are left alone.
   void fill(Status& status) const;
   void check_integrity() const;
+  KvSpaces& spaces() { return *spaces_; }
 
  private:
   struct Live {
@@ -89,12 +92,32 @@ class Core {
   void take_back(const StepItem& item);
   void recycle(std::unique_ptr<StepWork> work);
 
+  // core_windows.cc, for a model with window groups only.
+  std::optional<ChainKey> window_key(
+      const RequestState& request, const Choice& choice, std::int64_t boundary
+  ) const;
+  void choose_start(const Live& live);
+  void admit_windows(const Live& live);
+  void take_window_pages(Choice& choice, std::int64_t end);
+  void save_window(const Live& live, std::int64_t boundary);
+  void land_windows(const Live& live, std::int64_t before);
+  void give_up_windows(const Live& live);
+  void forget_windows(const RequestState& request);
+  void check_windows() const;
+
   void land(StepItem& item);
   void count(const StepWork& work);
   void offer_pages(const Live& live, std::int64_t computed_before);
   void collect_prompt_logprobs(StepItem& item);
   void prompt_ready(const Live& live);
-  void take_sample(const Live& live, StepItem& item);
+  void take_sample(const Live& live, Position position, Result<Sampled>& sampled);
+  // core_drafts.cc
+  bool drafts_wait() const;
+  void propose_drafts();
+  void look_for_draft(const Live& live);
+  std::int64_t drafts_wanted(const Live& live) const;
+  void land_verified(StepItem& item);
+  void learn_draft_cost(const StepWork& work, double seconds);
   void take_token(const Live& live, TokenId token, Event event);
   void extend_keys(const RequestState& request, Choice& choice) const;
   void finish(const Live& live, Event event, Finish finish);
@@ -106,11 +129,14 @@ class Core {
   void remove_finished();
 
   model::Model& model_;
-  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvSpaces> spaces_;
+  KvPool& pool_;  // the global space
   const Config config_;
   const Clock& clock_;
   Observer observer_;
-  PrefixCache cache_;  // after pool_: it gives its pages back first
+  // After spaces_: they give their pages back first. No windows_: no window groups.
+  std::unique_ptr<WindowCache> windows_;
+  PrefixCache cache_;
   Runner runner_;
   StepCost cost_;
   std::map<std::uint64_t, std::unique_ptr<RequestState>> requests_;  // by id
@@ -120,6 +146,9 @@ class Core {
   std::vector<SequenceView> views_;  // of live_
   std::vector<std::unique_ptr<StepWork>> spare_;
   int outstanding_ = 0;
+  std::int64_t draft_rows_ = 0;           // of the outstanding steps
+  std::int64_t last_decode_rows_ = 0;     // of the last step completed, without drafts
+  double draft_cost_bias_ = 1;            // seconds of steps with drafts, over cost_'s prediction
   std::int64_t last_forward_end_ns_ = 0;  // 0: the engine was idle since
   std::int64_t last_end_ns_ = 0;
   Status counters_;

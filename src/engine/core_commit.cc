@@ -31,19 +31,23 @@ void Core::complete(std::unique_ptr<StepWork> work) {
 void Core::land(StepItem& item) {
   const Live live{item.request, item.choice};
   Choice& choice = *item.choice;
+  if (!item.drafts.empty()) return land_verified(item);
   const bool same_pages = item.kv_epoch == choice.kv_epoch;
   // A row of a token that the choice did not live to take is of no use.
   if (same_pages && !item.dropped && item.first + item.rows <= total(choice)) {
     CHECK(choice.kv.computed() == item.first, "rows of another place land");
     choice.kv.set_computed(item.first + item.rows);
     offer_pages(live, item.first);
+    if (windows_ != nullptr) land_windows(live, item.first);
   }
   take_back(item);
   if (choice.done) return;
   if (item.prompt_logprobs) collect_prompt_logprobs(item);
   if (!item.completes) return;
   if (!item.request->forked) prompt_ready(live);
-  if (!choice.done && item.samples) take_sample(live, item);
+  if (choice.done || !item.samples) return;
+  CHECK(item.sampled, "a row without a sample");
+  take_sample(live, item.next_position(), *item.sampled);
 }
 
 void Core::count(const StepWork& work) {
@@ -61,6 +65,7 @@ void Core::count(const StepWork& work) {
       std::max(0.0, seconds_between(work.forward_end_ns, work.end_ns) - stats.sampling_seconds);
   last_forward_end_ns_ = work.forward_end_ns;
   last_end_ns_ = work.end_ns;
+  learn_draft_cost(work, stats.seconds);
   cost_.observe(static_cast<std::int64_t>(work.tokens.size()), work.context, stats.seconds);
   ++counters_.steps;
   counters_.busy_s += stats.seconds;
@@ -91,15 +96,17 @@ void Core::offer_pages(const Live& live, std::int64_t computed_before) {
   Choice& choice = *live.choice;
   if (!choice.offering) return;
   extend_keys(*live.request, choice);
+  // Rows that rebuilt windows made no page.
+  const std::int64_t begin = std::max(computed_before, choice.kv.hit_end()) / kPageTokens;
   const std::int64_t end = choice.kv.computed() / kPageTokens;
-  for (std::int64_t page = computed_before / kPageTokens; page < end && choice.offering; ++page) {
+  for (std::int64_t page = begin; page < end && choice.offering; ++page) {
     const auto at = static_cast<std::size_t>(page);
     const ChainKey& parent = page == 0 ? live.request->in.root : choice.keys[at - 1];
     const auto ids = std::span<const TokenId>(choice.tokens).subspan(at * kPageTokens, kPageTokens);
     const PageId mine = choice.kv.pages()[at].page();
     const PageId kept = cache_.offer(choice.keys[at], parent, ids, mine);
     if (kept != mine) choice.kv.replace(page, kept);
-    choice.offering = pool_->cached(kept);
+    choice.offering = pool_.cached(kept);
   }
 }
 
@@ -142,27 +149,26 @@ void Core::prompt_ready(const Live& live) {
     for (std::int64_t page = 0; page < shared; ++page) {
       choice->kv.append(leader.kv.pages()[static_cast<std::size_t>(page)].share());
     }
-    choice->kv.set_computed(shared * kPageTokens);
+    choice->kv.start_at(shared * kPageTokens, true);  // choose_start: earlier with window groups
   }
 }
 
-void Core::take_sample(const Live& live, StepItem& item) {
+void Core::take_sample(const Live& live, Position position, Result<Sampled>& sampled) {
   Choice& choice = *live.choice;
   const SamplingParams& params = live.request->in.request.sampling;
   if (choice.first_token_ns == 0) {
     choice.first_token_ns = std::max<std::int64_t>(1, clock_.monotonic_ns());
   }
-  CHECK(item.sampled, "a row without a sample");
   Event event;
   event.choice = choice.choice;
-  event.first_position = item.next_position();
+  event.first_position = position;
   Finish why;
-  if (!*item.sampled) {
+  if (!sampled) {
     why.reason = FinishReason::kError;
-    why.message = item.sampled->error().message;
+    why.message = sampled.error().message;
     return finish(live, std::move(event), std::move(why));
   }
-  const TokenId token = (*item.sampled)->token;
+  const TokenId token = sampled->token;
   if (std::find(params.stop_ids.begin(), params.stop_ids.end(), token) != params.stop_ids.end()) {
     why.stop_token = token;
     return finish(live, std::move(event), std::move(why));
@@ -172,7 +178,7 @@ void Core::take_sample(const Live& live, StepItem& item) {
     why.message = fmt::format("the grammar allowed token {} and then refused it", token);
     return finish(live, std::move(event), std::move(why));
   }
-  if (params.logprobs >= 0) event.logprobs.push_back(std::move((*item.sampled)->logprobs));
+  if (params.logprobs >= 0) event.logprobs.push_back(std::move(sampled->logprobs));
   take_token(live, token, std::move(event));
 }
 
@@ -182,6 +188,7 @@ void Core::take_token(const Live& live, TokenId token, Event event) {
   choice.tokens.push_back(token);
   if (uses_penalties(request.in.request.sampling)) choice.history.add_generated(token);
   ++counters_.generated_tokens;
+  if (choice.drafter != nullptr) look_for_draft(live);
   event.token_ids.push_back(token);
   if (request.generated(choice) < request.max_tokens) return push(request, std::move(event));
   Finish why;

@@ -14,7 +14,8 @@ std::unique_ptr<StepWork> Core::prepare() {
   CHECK(outstanding_ <= 1, "{} steps are outstanding", outstanding_);
   expire_deadlines();
   list_live();
-  if (live_.empty()) return nullptr;
+  if (live_.empty() || drafts_wait()) return nullptr;
+  propose_drafts();
   match_prefixes();
   const Plan plan = plan_what_moves();
   if (plan.items.empty()) {
@@ -22,8 +23,8 @@ std::unique_ptr<StepWork> Core::prepare() {
         outstanding_ > 0,
         "{} sequences wait and none can move: {} of {} pages are free",
         live_.size(),
-        pool_->pages_free(),
-        pool_->pages_total()
+        pool_.pages_free(),
+        pool_.pages_total()
     );
     return nullptr;
   }
@@ -59,6 +60,11 @@ void Core::match_prefixes() {
     --slots;
     rows -= total(*each.choice) - each.choice->kv.computed();
   }
+  if (windows_ == nullptr) return;
+  // All of them: a saved window may be gone, and the plan may admit one that was not looked at.
+  for (const Live& each : live_) {
+    if (!each.choice->running && each.choice->kv.page_count() > 0) choose_start(each);
+  }
 }
 
 // Takes the pages that the cache knows beyond those held. The last token is always computed: its
@@ -72,10 +78,12 @@ void Core::match_prefix(const Live& live) {
   extend_keys(*live.request, choice);
   const auto keys = std::span(choice.keys).subspan(held, usable - held);
   const auto tokens = std::span<const TokenId>(choice.tokens).subspan(held * kPageTokens);
-  for (const PageId page : cache_.match(keys, tokens).pages) {
-    choice.kv.append(PageRef::adopt(*pool_, page));
+  const std::vector<PageId> found = cache_.match(keys, tokens).pages;
+  for (const PageId page : found) choice.kv.append(PageRef::adopt(pool_, page));
+  if (!found.empty()) {
+    choice.kv.start_at(choice.kv.page_count() * kPageTokens, true);
+    choice.start_pages = 0;  // choose_start: earlier with window groups
   }
-  choice.kv.set_computed(choice.kv.page_count() * kPageTokens);
   live.request->cache_lookup_s += seconds_between(start, clock_.monotonic_ns());
 }
 
@@ -109,6 +117,7 @@ SequenceView Core::view_of(const Live& live, bool pages_short) const {
   view.computed = choice.kv.computed() + choice.flight_rows;
   view.all_logits =
       request.wants_prompt_logprobs(choice) && view.computed < request.prompt_tokens();
+  view.drafts = static_cast<int>(choice.drafts.size());
   view.pages = choice.kv.page_count();
   view.pages_exclusive = pages_short ? choice.kv.exclusive_pages() : 0;
   const bool ending = choice.flight_tokens > 0 &&
@@ -119,7 +128,7 @@ SequenceView Core::view_of(const Live& live, bool pages_short) const {
 
 Plan Core::make_plan() {
   SchedulerState state;
-  state.pages_available = pool_->pages_free() + pool_->pages_idle();
+  state.pages_available = pool_.pages_free() + pool_.pages_idle();
   // Who owns which pages alone matters only when pages are short.
   std::int64_t wanted = 2 * config_.max_num_seqs;
   for (const Live& each : live_) {
@@ -129,7 +138,15 @@ Plan Core::make_plan() {
   views_.clear();
   for (const Live& each : live_) views_.push_back(view_of(each, pages_short));
   state.sequences = views_;
-  return plan(state, limits());
+  Limits within = limits();
+  if (windows_ != nullptr) {
+    // One whose last row is on its way still holds its window pages, and so its slot.
+    within.seqs_max -= static_cast<int>(std::count_if(
+        views_.begin(), views_.end(), [](const auto& view) { return view.running && view.blocked; }
+    ));
+    if (within.seqs_max <= 0) return {};
+  }
+  return plan(state, within);
 }
 
 // Pages that several waiting ones share come free only when all of them gave them up. The plan goes
@@ -148,15 +165,19 @@ void Core::apply(const Plan& plan) {
   for (const PlanItem& item : plan.items) {
     const Live& each = live_[static_cast<std::size_t>(item.sequence)];
     if (!each.choice->running) admit(each);
+  }
+  for (const PlanItem& item : plan.items) {
+    const Live& each = live_[static_cast<std::size_t>(item.sequence)];
     SequenceKv& kv = each.choice->kv;
     const std::int64_t end = kv.computed() + each.choice->flight_rows + item.tokens;
     const std::int64_t need = pages_for(end) - kv.page_count();
-    if (pool_->pages_free() < need) cache_.reclaim(need - pool_->pages_free());
+    if (pool_.pages_free() < need) cache_.reclaim(need - pool_.pages_free());
     for (std::int64_t i = 0; i < need; ++i) {
-      PageRef page = pool_->allocate();
+      PageRef page = pool_.allocate();
       CHECK(page, "the plan took more pages than there are");
       kv.append(std::move(page));
     }
+    if (windows_ != nullptr) take_window_pages(*each.choice, end);
   }
 }
 
@@ -166,10 +187,13 @@ void Core::preempt(const Live& live) {
   if (choice.running) {
     ++choice.preemptions;
     ++counters_.preemptions;
+    if (windows_ != nullptr) give_up_windows(live);
   }
   choice.running = false;
   choice.offering = live.request->in.use_cache;
   choice.awaited = choice.flights > 0;
+  choice.start_pages = 0;
+  choice.start_saved = false;
   choice.flight_rows = 0;
   ++choice.kv_epoch;
   choice.kv.truncate(0);
@@ -181,15 +205,17 @@ void Core::admit(const Live& live) {
   choice.running = true;
   if (choice.admitted_ns == 0)
     choice.admitted_ns = std::max<std::int64_t>(1, clock_.monotonic_ns());
+  if (windows_ != nullptr) admit_windows(live);
   if (request.matched) return;
   request.matched = true;
   if (!request.in.use_cache) return;
   const std::int64_t usable = (request.prompt_tokens() - 1) / kPageTokens;
   const std::int64_t matched = std::min(choice.kv.page_count(), usable);
-  request.cached_tokens = matched * kPageTokens;
+  request.cached_tokens = std::min(choice.kv.computed(), usable * kPageTokens);
   const auto keys = std::span(choice.keys).first(static_cast<std::size_t>(usable));
   request.miss =
       usable == 0 ? MissReason::kShort : cache_.why_missed(keys, static_cast<std::size_t>(matched));
+  if (matched > 0 && request.cached_tokens == 0) request.miss = MissReason::kEvicted;  // windows
   counters_.cached_tokens += request.cached_tokens;
   counters_.prefix_queries += request.prompt_tokens();
   counters_.prefix_hits += request.cached_tokens;
@@ -204,12 +230,16 @@ StepItem Core::make_item(const Live& live, std::int64_t rows) const {
   item.first = choice.kv.computed() + choice.flight_rows;
   item.rows = rows;
   item.kv_epoch = choice.kv_epoch;
-  item.completes = item.first + rows == total(choice) + choice.flight_tokens;
+  const std::int64_t known = total(choice) + choice.flight_tokens;
+  const std::int64_t drafts = std::max<std::int64_t>(0, item.first + rows - known);
+  CHECK(drafts <= std::ssize(choice.drafts), "{} rows of no token", drafts);
+  item.drafts.assign(choice.drafts.begin(), choice.drafts.begin() + drafts);
+  item.completes = item.first + rows >= known;
   item.samples = item.completes && request.max_tokens > 0;
-  item.decode = item.completes && rows == 1 && item.first >= request.prompt_tokens();
+  item.decode = item.completes && rows == 1 + drafts && item.first >= request.prompt_tokens();
   item.prompt_logprobs =
       request.wants_prompt_logprobs(choice) && item.first < request.prompt_tokens();
-  item.logits_from = item.samples ? rows - 1 : rows;
+  item.logits_from = item.samples ? rows - 1 - drafts : rows;
   if (item.prompt_logprobs) item.logits_from = 0;
   item.late = item.completes && choice.flight_tokens > 0;
   item.late_from = choice.flight_item;
@@ -229,8 +259,14 @@ std::unique_ptr<StepWork> Core::make_work(const Plan& plan) {
     work->items.push_back(make_item(each, planned.tokens));
     const StepItem& item = work->items.back();
     (item.decode ? work->decode_rows : work->prefill_rows) += item.rows;
+    work->draft_rows += std::ssize(item.drafts);
     work->context += item.rows * item.first + item.rows * (item.rows + 1) / 2;
   }
+  if (work->draft_rows > 0) {
+    const std::int64_t rows = work->decode_rows + work->prefill_rows;
+    work->seconds_predicted = cost_.predict(rows, work->context);
+  }
+  draft_rows_ += work->draft_rows;
   runner_.fill(*work);
   for (std::size_t i = 0; i < work->items.size(); ++i) {
     const StepItem& item = work->items[i];
@@ -248,6 +284,9 @@ void Core::unprepare(std::unique_ptr<StepWork> work) {
   for (const StepItem& item : work->items) {
     if (item.late) item.choice->flight_item = item.late_from;
     take_back(item);
+    if (windows_ != nullptr && !item.choice->done) {
+      item.choice->kv.trim_windows(item.choice->kv.computed() + item.choice->flight_rows);
+    }
   }
   recycle(std::move(work));
   remove_finished();
@@ -265,8 +304,9 @@ void Core::take_back(const StepItem& item) {
 
 void Core::recycle(std::unique_ptr<StepWork> work) {
   --outstanding_;
+  draft_rows_ -= work->draft_rows;
   work->items.clear();
-  work->prefill_rows = work->decode_rows = work->context = 0;
+  work->prefill_rows = work->decode_rows = work->context = work->draft_rows = 0;
   work->armed = false;
   spare_.push_back(std::move(work));
 }

@@ -5,6 +5,7 @@
 // request's own EventStream. Prompts and replies are token ids here: the engine knows no text, no
 // JSON and no sockets.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "base/result.h"
 #include "codec/grammar/token_matcher.h"
 #include "engine/page_store.h"
+#include "engine/spec/config.h"
 #include "model/model.h"
 
 namespace artery::engine {
@@ -90,7 +92,9 @@ struct Timings {
 
 struct Usage {
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;     // prompt tokens found in the cache; <= prompt_tokens - 1
+  // Prompt tokens whose rows were not run, thanks to the cache; <= prompt_tokens - 1. Rows that run
+  // again to rebuild the windows of sliding-window layers are not among them.
+  std::int64_t cached_tokens = 0;
   std::int64_t generated_tokens = 0;  // of this choice, resumed ones too, its stop id not
   std::int64_t preemptions = 0;
   MissReason miss = MissReason::kNone;
@@ -151,6 +155,9 @@ struct Config {
   // Plan the next step, make its masks and deliver events while the current one computes, on a
   // thread of its own. Off: one after the other, the plain twin with the same answers.
   bool async_scheduling = true;
+  // Drafts change how many rows a step has, never the output. Choices with a grammar or penalties
+  // go without.
+  SpeculationConfig speculation;
 };
 
 struct Status {
@@ -158,6 +165,13 @@ struct Status {
   std::int64_t pages_total = 0;
   std::int64_t pages_in_use = 0;  // referenced by running sequences
   std::int64_t pages_cached = 0;  // kept only for the prefix cache, reclaimable
+  // The page space of sliding-window layers, 0 without them: what running sequences hold, what only
+  // saved windows hold (reclaimable), and how many of these there are.
+  std::int64_t window_pages_total = 0, window_pages_in_use = 0, window_pages_saved = 0;
+  std::int64_t windows_saved = 0;
+  // Counters: prefix hits that went on from a saved window, and that had none; rows of prompts that
+  // ran again to rebuild windows.
+  std::int64_t windows_restored = 0, windows_rebuilt = 0, window_rows = 0;
   std::int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // counters since start
   std::int64_t preemptions = 0, aborted = 0, steps = 0, rejected = 0;
   std::int64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for and found
@@ -171,6 +185,9 @@ struct Status {
   double sampling_s = 0, gap_s = 0, idle_s = 0;
   double idle_share = 0;  // idle_s of the whole, over the last 10 s or so of work
   int inbox_max = 0;      // Config's; a request with more prompts can never be taken
+  // Speculation: verified drafts, their tokens, those accepted, and these by place in the draft.
+  std::int64_t drafts = 0, draft_tokens = 0, accepted_tokens = 0;
+  std::array<std::int64_t, kDraftTokensMax> accepted_at{};
 };
 
 // Observes what metrics count, on the engine thread; must not block.

@@ -55,7 +55,7 @@ std::string namespace_of(const model::ModelInfo& info, const model::KvLayout& la
 
 EngineImpl::EngineImpl(
     std::unique_ptr<model::Model> model,
-    std::unique_ptr<KvPool> pool,
+    std::unique_ptr<KvSpaces> spaces,
     Config config,
     const Clock& clock,
     Observer observer
@@ -67,7 +67,7 @@ EngineImpl::EngineImpl(
       clock_(clock),
       secret_(config_.cache_secret.empty() ? random_secret() : config_.cache_secret),
       space_(namespace_of(info_, model_->kv_layout())),
-      core_(*model_, std::move(pool), config_, clock, std::move(observer)) {
+      core_(*model_, std::move(spaces), config_, clock, std::move(observer)) {
   core_.fill(status_);
   alive_ns_ = clock_.monotonic_ns();
   thread_ = std::thread([this] { thread_main(); });
@@ -347,9 +347,10 @@ Result<std::unique_ptr<Engine>> make_engine(
   const model::KvLayout layout = model->kv_layout();
   const PoolSize size = TRY(size_pool(config, model->info(), layout, memory_limit().available()));
   config.max_model_len = size.max_model_len;
-  auto pool = TRY(KvPool::make(layout, size.pages));
+  config.max_num_seqs = size.slots;
+  auto spaces = TRY(KvSpaces::make(layout, size.pages, size.window_pages));
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(
-      std::move(model), std::move(pool), std::move(config), clock, std::move(observer)
+      std::move(model), std::move(spaces), std::move(config), clock, std::move(observer)
   ));
 }
 

@@ -23,7 +23,7 @@ class EngineImpl final : public Engine {
   // `config` complete, see pool_size.h. The thread starts at once.
   EngineImpl(
       std::unique_ptr<model::Model> model,
-      std::unique_ptr<KvPool> pool,
+      std::unique_ptr<KvSpaces> spaces,
       Config config,
       const Clock& clock,
       Observer observer

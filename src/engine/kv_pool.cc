@@ -32,15 +32,28 @@ std::int64_t KvPool::page_bytes(const model::KvLayout& layout) {
   return sum;
 }
 
-Result<std::unique_ptr<KvPool>> KvPool::make(const model::KvLayout& layout, std::int64_t pages) {
-  CHECK(pages > 0 && !layout.groups.empty() && layout.page_tokens == kPageTokens);
+std::int64_t KvPool::page_bytes(const model::KvLayout& layout, model::KvKind kind) {
+  std::int64_t sum = 0;
+  for (const model::KvGroup& group : layout.groups) {
+    if (group.kind == kind) sum += group.geometry.page_bytes();
+  }
+  return sum;
+}
+
+Result<std::unique_ptr<KvPool>> KvPool::make(
+    std::span<const model::KvGroup> groups, std::int64_t pages
+) {
+  CHECK(pages > 0);
   // Not make_unique: the constructor is private.
   std::unique_ptr<KvPool> pool(new KvPool);
   const auto count = static_cast<std::size_t>(pages);
-  const auto bytes = static_cast<std::size_t>(page_bytes(layout)) * count;
+  std::size_t bytes = 0;
+  for (const model::KvGroup& group : groups) {
+    bytes += static_cast<std::size_t>(group.geometry.page_bytes()) * count;
+  }
   pool->buffer_ = TRY(tensor::HugeBuffer::make(bytes));
   std::byte* base = pool->buffer_.data();
-  for (const model::KvGroup& group : layout.groups) {
+  for (const model::KvGroup& group : groups) {
     pool->kv_.push_back({base, group.geometry});
     base += static_cast<std::size_t>(group.geometry.page_bytes()) * count;
   }

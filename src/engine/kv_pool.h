@@ -1,10 +1,11 @@
 #pragma once
-// The KV memory of a replica: pages of 16 positions with reference counts, in one buffer. One
-// PageId names the same 16 positions in every group of the layout (a page's bytes are the sum over
-// groups), so a sequence has one page list however many groups its model has.
+// One page space (kv_spaces.h): pages of 16 positions with reference counts, in one buffer. One
+// PageId names the same 16 positions in every group of the space (a page's bytes are the sum over
+// groups), so a sequence has one page list a space however many groups its model has.
 //
 // Owns the memory and the counts; knows no tokens and no keys. Engine thread only. A page with one
-// reference belongs to one sequence, which may write it, or only to the prefix cache ("idle").
+// reference belongs to one sequence, which may write it, or only to a cache ("idle" where that is
+// the prefix cache).
 
 #include <cstdint>
 #include <memory>
@@ -54,9 +55,14 @@ class PageRef {
 
 class KvPool {
  public:
-  // kOutOfMemory when the system does not give pages * page_bytes(layout).
-  static Result<std::unique_ptr<KvPool>> make(const model::KvLayout& layout, std::int64_t pages);
+  // `groups` may be empty or of 0 bytes: pages that only count. kOutOfMemory when the system does
+  // not give pages * the groups' page bytes.
+  static Result<std::unique_ptr<KvPool>> make(
+      std::span<const model::KvGroup> groups, std::int64_t pages
+  );
+  // Of all groups; of the groups of one kind.
   static std::int64_t page_bytes(const model::KvLayout& layout);
+  static std::int64_t page_bytes(const model::KvLayout& layout, model::KvKind kind);
 
   // A page with one reference, contents undefined; an empty reference when none is free.
   PageRef allocate();
@@ -69,7 +75,7 @@ class KvPool {
   bool cached(PageId page) const { return cached_[index(page)] != 0; }
   // True when nobody but one sequence (and perhaps the cache) holds it.
   bool exclusive(PageId page) const { return references(page) == (cached(page) ? 2 : 1); }
-  // One per group, for ForwardBatch.
+  // One per group of the space.
   std::span<const tensor::KvPages> kv() const { return kv_; }
 
   // Raw references, for PageRef and PageStore only.

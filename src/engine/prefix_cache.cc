@@ -83,6 +83,7 @@ void PrefixCache::erase_leaf(const ChainKey& key) {
   }
   pool_.set_cached(node.page, false);
   pool_.drop_reference(node.page);
+  if (on_evict_) on_evict_(key);
   if (evicted_.insert(key).second) evicted_order_.push_back(key);
   if (evicted_order_.size() > kEvictedMax) {
     evicted_.erase(evicted_order_.front());

@@ -8,9 +8,11 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/chain_key.h"
@@ -37,6 +39,9 @@ class PrefixCache final : public PageStore {
   ) override;
   std::int64_t reclaim(std::int64_t count) override;
 
+  // Called with the key of every page that is given back.
+  void set_on_evict(std::function<void(const ChainKey&)> hook) { on_evict_ = std::move(hook); }
+
   // Whether `key` names a page of this cache.
   bool contains(const ChainKey& key) const { return nodes_.contains(key); }
   // Why the page after `matched` pages was not found. kNone: the prompt goes on where the known
@@ -61,6 +66,7 @@ class PrefixCache final : public PageStore {
   static constexpr std::size_t kEvictedMax = 8192;  // keys remembered to tell evicted from cold
 
   KvPool& pool_;
+  std::function<void(const ChainKey&)> on_evict_;
   std::unordered_map<ChainKey, Node, ChainKeyHash> nodes_;
   std::set<Leaf> leaves_;  // nodes without children
   std::uint64_t tick_ = 0;

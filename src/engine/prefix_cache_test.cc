@@ -20,10 +20,6 @@ std::vector<TokenId> text_of(std::uint64_t seed, int pages) {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  static std::unique_ptr<KvPool> make_pool(std::int64_t pages) {
-    return std::move(*KvPool::make(testing::kv_entry_layout("test"), pages));
-  }
-
   // Computes and offers all pages of `tokens`, as the engine does; gives back the page ids kept.
   std::vector<PageId> store(std::span<const TokenId> tokens) {
     std::vector<PageRef> held = hold(tokens);
@@ -56,7 +52,9 @@ class PrefixCacheTest : public ::testing::Test {
   }
 
   const ChainKey root_ = chain_root("secret", "space");
-  std::unique_ptr<KvPool> pool_ = make_pool(12);
+  std::unique_ptr<KvSpaces> spaces_ =
+      std::move(*KvSpaces::make(testing::kv_entry_layout("test"), 12));
+  KvPool* pool_ = &spaces_->global();
   PrefixCache cache_{*pool_};
 };
 
@@ -177,7 +175,7 @@ TEST_F(PrefixCacheTest, LoadHasNothingToBring) {
 
 TEST_F(PrefixCacheTest, TruncateGivesBackASharedTail) {
   const auto text = text_of(1, 2);
-  SequenceKv kv(*pool_);
+  SequenceKv kv(*spaces_);
   for (PageRef& page : hold(text)) kv.append(std::move(page));
   kv.append(pool_->allocate());
   kv.set_computed(40);
@@ -196,7 +194,7 @@ TEST_F(PrefixCacheTest, TruncateGivesBackASharedTail) {
 }
 
 TEST(KvPool, CountsReferences) {
-  auto pool = std::move(*KvPool::make(testing::kv_entry_layout("test"), 2));
+  auto pool = std::move(*KvPool::make(testing::kv_entry_layout("test").groups, 2));
   PageRef a = pool->allocate();
   PageRef b = pool->allocate();
   EXPECT_FALSE(pool->allocate());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/kv_pool.h"
+#include "engine/kv_spaces.h"
 #include "engine/sampler.h"
 #include "engine/step_work.h"
 #include "model/model.h"
@@ -17,7 +17,7 @@ namespace artery::engine {
 
 class Runner {
  public:
-  Runner(model::Model& model, KvPool& pool, const Clock& clock);
+  Runner(model::Model& model, KvSpaces& spaces, const Clock& clock);
 
   // The batch of work.items, whose pages are held. Checks the page rules.
   void fill(StepWork& work) const;
@@ -42,14 +42,18 @@ class Runner {
   };
 
   void add(StepWork& work, const StepItem& item, std::size_t at) const;
+  void add_pages(StepWork& work, const StepItem& item, std::size_t at) const;
+  void add_window_pages(StepWork& work, const StepItem& item, std::size_t at) const;
   void take_late_tokens(StepWork& work) const;
   static void drop_rows(StepWork& work);
+  std::vector<model::PageTable> tables_of(const StepWork& work) const;
   void list_jobs(StepWork& work);
   void run_job(const Job& job, Sampler& sampler) const;
+  void verify(StepItem& item, std::int64_t row, SampleContext context, Sampler& sampler) const;
   std::span<const float> logits(const StepItem& item, std::int64_t row) const;
 
   model::Model& model_;
-  KvPool& pool_;
+  KvSpaces& spaces_;
   const Clock& clock_;
   std::vector<float> logits_;      // [logit rows, vocab]
   std::vector<Sampler> samplers_;  // one per thread

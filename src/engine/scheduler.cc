@@ -32,6 +32,9 @@ class Planner {
       if (decodes(ranked_[at])) add_decode(at);
     }
     for (std::size_t at = 0; at < ranked_.size(); ++at) {
+      if (decodes(ranked_[at]) && ranked_[at].tokens == 1) add_drafts(at);
+    }
+    for (std::size_t at = 0; at < ranked_.size(); ++at) {
       Entry& entry = ranked_[at];
       if (entry.preempted || decodes(entry)) continue;
       if (entry.view->running) {
@@ -111,11 +114,11 @@ class Planner {
   void take(std::size_t at, std::int64_t tokens) {
     Entry& entry = ranked_[at];
     const std::int64_t pages = new_pages(entry, tokens);
-    available_ -= pages;
+    available_ -= pages - entry.new_pages;
+    rows_ += tokens - entry.tokens;
+    context_ += context_of(*entry.view, tokens) - context_of(*entry.view, entry.tokens);
     entry.new_pages = pages;
     entry.tokens = tokens;
-    rows_ += tokens;
-    context_ += context_of(*entry.view, tokens);
     if (entry.view->all_logits) logit_rows_ += tokens;
   }
 
@@ -127,6 +130,15 @@ class Planner {
   void add_decode(std::size_t at) {
     if (rows_ >= limits_.tokens_max || !secure(at, new_pages(ranked_[at], 1))) return;
     take(at, 1);
+  }
+
+  void add_drafts(std::size_t at) {
+    const Entry& entry = ranked_[at];
+    const std::int64_t room =
+        (entry.view->pages + entry.new_pages + available_) * kPageTokens - entry.view->computed - 1;
+    const std::int64_t more =
+        std::min({std::int64_t{entry.view->drafts}, limits_.tokens_max - rows_, room});
+    if (more > 0) take(at, 1 + more);
   }
 
   // Most rows of a chunk that the step still has room for.

@@ -5,6 +5,7 @@
 //
 // Rules. Sequences are ranked by (priority, arrival, choice); lower is better.
 //   1. Every running sequence that decodes gets its one row first.
+//      Then drafts get rows, out of what is free: they preempt nobody.
 //   2. What is left of the step (rows, and predicted seconds) goes to prefill chunks in order of
 //      rank: running ones, and waiting ones, admitted while a slot is free and the pages for their
 //      whole text suffice. Admission never skips: when one has to wait, all behind it wait, so a
@@ -30,6 +31,7 @@ struct SequenceView {
   bool running = false;
   bool blocked = false;              // waits for another choice's prefill
   bool all_logits = false;           // wants logits of its prompt's rows
+  int drafts = 0;                    // rows of drafted tokens that a decoding one would like to add
   std::int64_t tokens = 0;           // known: prompt and generated
   std::int64_t computed = 0;         // of these, positions whose KV is in pages
   std::int64_t pages = 0;            // held; a waiting one may hold a matched prefix
@@ -52,7 +54,7 @@ struct Limits {
 
 struct PlanItem {
   int sequence = 0;         // index into SchedulerState::sequences
-  std::int64_t tokens = 0;  // rows to run from `computed` on, at least 1
+  std::int64_t tokens = 0;  // rows to run from `computed` on, at least 1; drafts included
 };
 
 struct Plan {

@@ -1,0 +1,242 @@
+// Window groups in the engine: random loads as in engine_property_test, and each way to begin at a
+// prefix hit by itself. The model's bits depend on every entry that its layers may read
+// (testing/window_model.h), and pages that nobody holds are full of garbage.
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "engine/core_rig.h"
+
+namespace artery::engine {
+namespace {
+
+// Few saved windows, so that they are evicted and rebuilt.
+Load random_window_load(SeqRandom& random) {
+  Load load = random_load(random);
+  constexpr const char* kLayers[] = {"wg", "gw", "wgw", "wwgw", "w", "ww", "gwwwg"};
+  constexpr int kWindows[] = {1, 2, 5, 16, 17, 18, 33, 50, 120, 1000};
+  load.layers = kLayers[random.between(0, 6)];
+  load.window = kWindows[random.between(0, 9)];
+  load.empty_global = random.chance(0.5);
+  load.saved_pages = random.chance(0.5) ? random.between(0, 20) : 300;
+  return load;
+}
+
+RC_GTEST_PROP(EngineWindows, AnswersDoNotDependOnWhatRunsBeside, (std::uint64_t seed)) {
+  SeqRandom random(seed);
+  const Load load = random_window_load(random);
+  run_load(load, random, *rc::gen::inRange(1, 20), 0.0);
+}
+
+RC_GTEST_PROP(EngineWindows, CancelledOnesDisturbNobody, (std::uint64_t seed)) {
+  SeqRandom random(seed);
+  const Load load = random_window_load(random);
+  run_load(load, random, *rc::gen::inRange(1, 20), 0.15);
+}
+
+constexpr int kWindow = 20;  // 2 pages before a boundary
+
+Load small_load() {
+  Load load;
+  load.layers = "wgw";  // a row depends on 2 * 19 rows before it
+  load.window = kWindow;
+  load.saved_pages = 100;
+  return load;
+}
+
+Request prompt_of(std::int64_t tokens, std::int64_t max_tokens) {
+  Request request;
+  SeqRandom text(7);
+  while (static_cast<std::int64_t>(request.prompt.size()) < tokens) {
+    request.prompt.push_back(static_cast<TokenId>(text.between(0, kVocab - 1)));
+  }
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  request.sampling.logprobs = 2;
+  return request;
+}
+
+// Runs it to its end and compares it with the same request alone.
+Usage ask_alone_and_here(CoreRig& rig, const Load& load, const Request& request) {
+  const auto events = rig.add(request);
+  while (!rig.core().idle()) rig.step();
+  Answer got = collect(*events, request.n, 0);
+  const Answer wanted = alone(request, load);
+  for (const auto& [choice, answer] : wanted.choices) {
+    EXPECT_EQ(got.choices[choice].tokens, answer.tokens);
+    EXPECT_TRUE(equal(got.choices[choice].logprobs, answer.logprobs));
+  }
+  return got.choices[0].finish->usage;
+}
+
+TEST(EngineWindow, AnEqualPromptGoesOnFromTheSavedWindow) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  const Request request = prompt_of(100, 8);
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 0);
+  const Usage usage = ask_alone_and_here(rig, load, request);
+  EXPECT_EQ(usage.cached_tokens, 96);
+  EXPECT_EQ(usage.miss, MissReason::kNone);
+  EXPECT_EQ(rig.status().windows_restored, 1);
+  EXPECT_EQ(rig.status().windows_rebuilt, 0);
+  EXPECT_EQ(rig.status().window_rows, 0);
+}
+
+TEST(EngineWindow, AConversationGoesOnFromTheOutputsEnd) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  Request request = prompt_of(50, 40);
+  const auto events = rig.add(request);
+  while (!rig.core().idle()) rig.step();
+  Answer first = collect(*events, 1, 0);
+  for (const TokenId token : first.choices[0].tokens) request.prompt.push_back(token);
+  for (TokenId token = 0; token < 20; ++token) request.prompt.push_back(token);
+  // 89 of the 90 tokens were computed.
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 80);
+  EXPECT_EQ(rig.status().window_rows, 0);
+}
+
+// The last of the cached pages has no window: the rows it depends on run again, 38 of them from a
+// page boundary on, and what they reach is saved for the next one.
+TEST(EngineWindow, ABranchIsRebuiltOnceAndThenSaved) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  const Request whole = prompt_of(150, 4);
+  ask_alone_and_here(rig, load, whole);
+  Request branch = whole;
+  branch.prompt.resize(100);
+  branch.prompt.push_back(whole.prompt[100] == 1 ? 2 : 1);
+  EXPECT_EQ(ask_alone_and_here(rig, load, branch).cached_tokens, 48);  // 96 - 38, down to a page
+  EXPECT_EQ(rig.status().windows_rebuilt, 1);
+  EXPECT_EQ(rig.status().window_rows, 48);
+  branch.prompt.back() = (branch.prompt.back() + 3) % kVocab;
+  EXPECT_EQ(ask_alone_and_here(rig, load, branch).cached_tokens, 96);
+  EXPECT_EQ(rig.status().windows_restored, 1);
+  EXPECT_EQ(rig.status().window_rows, 48);
+}
+
+// One page less than the rows that a window depends on, and the answer would be another one: the
+// rows counted above are not merely enough because nothing depends on them.
+TEST(EngineWindow, EveryRowOfTheReachMatters) {
+  const Load load = small_load();
+  const Request request = prompt_of(100, 4);
+  const Answer wanted = alone(request, load);
+  for (const int changed : {58, 59}) {
+    Load one;
+    one.layers = "ww";
+    one.window = kWindow;
+    Request other = prompt_of(97, 1);
+    const std::vector<TokenId> same = alone(other, one).choices[0].tokens;
+    other.prompt[static_cast<std::size_t>(changed)] ^= 1;
+    // Row 96 sees rows 58 .. 96 through two windows of 20.
+    const bool equal_tokens = alone(other, one).choices[0].tokens == same;
+    EXPECT_FALSE(equal_tokens) << changed;
+  }
+  Load one;
+  one.layers = "ww";
+  one.window = kWindow;
+  Request other = prompt_of(97, 1);
+  const std::vector<TokenId> same = alone(other, one).choices[0].tokens;
+  other.prompt[57] ^= 1;
+  EXPECT_EQ(alone(other, one).choices[0].tokens, same);
+}
+
+TEST(EngineWindow, WithoutRoomWindowsAreRebuilt) {
+  Load load = small_load();
+  load.saved_pages = 0;
+  load.config.max_num_seqs = 1;
+  CoreRig rig(load);
+  const Request request = prompt_of(150, 4);
+  ask_alone_and_here(rig, load, request);
+  Request other = request;
+  other.prompt.assign(150, 3);
+  for (int i = 0; i < 3; ++i) {
+    ask_alone_and_here(rig, load, other);
+    ask_alone_and_here(rig, load, request);
+  }
+  const Status status = rig.status();
+  EXPECT_EQ(status.window_pages_in_use, 0);
+  EXPECT_GT(status.windows_restored + status.windows_rebuilt, 0);
+}
+
+TEST(EngineWindow, PagesBehindTheWindowAreGivenBack) {
+  Load load = small_load();
+  load.config.enable_prefix_caching = false;
+  load.config.prefill_chunk_max = 16;
+  CoreRig rig(load);
+  rig.add(prompt_of(150, 20));
+  std::int64_t most = 0;
+  while (!rig.core().idle()) {
+    rig.step();
+    most = std::max(most, rig.status().window_pages_in_use);
+  }
+  EXPECT_LE(most, 4);
+  EXPECT_GE(most, 2);
+  EXPECT_EQ(rig.status().window_pages_in_use, 0);
+}
+
+// The leader's window at the prompt's end serves the other choices, with the cache or without it.
+TEST(EngineWindow, ChoicesBeginAtThePromptsEnd) {
+  for (const bool cache : {false, true}) {
+    Load load = small_load();
+    load.config.enable_prefix_caching = cache;
+    CoreRig rig(load);
+    Request request = prompt_of(100, 10);
+    request.n = 4;
+    request.sampling.temperature = 1;
+    const auto events = rig.add(request);
+    while (!rig.core().idle()) rig.step();
+    EXPECT_EQ(rig.status().windows_restored, 3);
+    EXPECT_EQ(rig.status().window_rows, 0);
+    EXPECT_EQ(rig.status().windows_saved > 0, cache);
+    Answer answer = collect(*events, 4, 0);
+    // Each choice by itself: the ones before it end before the prompt is computed.
+    for (int choice = 1; choice < 4; ++choice) {
+      load.config.prefill_chunk_max = 16;
+      load.config.enable_prefix_caching = false;
+      CoreRig single(load);
+      const auto only = single.add(request);
+      single.step();
+      for (int other = 0; other < 4; ++other) {
+        if (other != choice) single.core().finish_choice(single.last_id(), other);
+      }
+      while (!single.core().idle()) single.step();
+      EXPECT_EQ(single.status().windows_restored, 0);
+      EXPECT_EQ(collect(*only, 4, 0).choices[choice].tokens, answer.choices[choice].tokens);
+    }
+  }
+}
+
+TEST(EngineWindow, ResetDropsThem) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  ask_alone_and_here(rig, load, prompt_of(100, 4));
+  EXPECT_GT(rig.status().windows_saved, 0);
+  EXPECT_GT(rig.status().window_pages_saved, 0);
+  EXPECT_TRUE(rig.core().reset_prefix_cache());
+  EXPECT_EQ(rig.status().windows_saved, 0);
+  EXPECT_EQ(rig.status().window_pages_saved, 0);
+  EXPECT_EQ(ask_alone_and_here(rig, load, prompt_of(100, 4)).cached_tokens, 0);
+}
+
+TEST(EngineWindow, TheEngineSaysHowManyPagesThereAre) {
+  Config config;
+  config.max_model_len = 256;
+  config.max_num_seqs = 4;
+  auto engine =
+      make_engine(std::make_unique<testing::WindowModel>(kVocab, 1024, "wgw", kWindow), config);
+  ASSERT_TRUE(engine);
+  const Request request = prompt_of(100, 4);
+  const Answer first = ask(**engine, request);
+  const Answer second = ask(**engine, request);
+  EXPECT_EQ(first.choices.at(0).tokens, second.choices.at(0).tokens);
+  EXPECT_EQ(second.choices.at(0).finish->usage.cached_tokens, 96);
+  EXPECT_TRUE((*engine)->drain(10));
+  const Status status = (*engine)->status();
+  EXPECT_GT(status.window_pages_total, 0);
+  EXPECT_EQ(status.window_pages_in_use, 0);
+  EXPECT_EQ(status.windows_restored, 1);
+}
+
+}  // namespace
+}  // namespace artery::engine

@@ -1,0 +1,30 @@
+#pragma once
+// What the window groups of a model need, in positions and pages. Values, any thread.
+//
+// A row at position p reads window entries of positions p - tokens + 1 .. p, in each window layer.
+// So it depends, through all of them, on the rows from p - reach on, and on the global entries of
+// all positions. Rows from rebuild_from(p) on, run over the global entries that are there, give
+// exact windows and exact rows from p on; what they leave in windows before is not exact.
+
+#include <cstdint>
+
+#include "model/kv_layout.h"
+
+namespace artery::engine {
+
+struct WindowShape {
+  std::int64_t tokens = 0;  // the widest window, its own position included; 0: no window groups
+  std::int64_t reach = 0;   // sum over the window layers of their windows without the own position
+
+  static WindowShape of(const model::KvLayout& layout);
+
+  explicit operator bool() const { return tokens > 0; }
+  // Pages before a page boundary that rows behind it read.
+  std::int64_t pages() const;
+  // First page that rows from position `at` on read, or a window saved at the last whole page.
+  std::int64_t first_page(std::int64_t at) const;
+  // Page-aligned position, at most `at`.
+  std::int64_t rebuild_from(std::int64_t at) const;
+};
+
+}  // namespace artery::engine
