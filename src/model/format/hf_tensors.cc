@@ -284,8 +284,12 @@ class Mapper {
     }
     TRY(scale_blocks(*scales, recipe));
     recipe.scales.push_back(part(*scales));
-    recipe.kind = Kind::kFp8Decoded;
-    return DType::kF32;
+    // One scale must stand for each whole block of 128 columns; other shapes are rare.
+    const bool fits =
+        recipe.source_cols % kFp8Block == 0 &&
+        (recipe.scale_cols % kFp8Block == 0 || recipe.scale_cols >= recipe.source_cols);
+    recipe.kind = fits ? Kind::kFp8 : Kind::kFp8Decoded;
+    return fits ? DType::kF8E4M3 : DType::kF32;
   }
 
   // One scale for the tensor, for each row, or for each block.

@@ -19,4 +19,7 @@ set(FORMAT_SOURCES
     format/sniff.cc
     format/text.cc)
 set(FORMAT_TESTS
+    format/gguf_split_test.cc
+    format/hf_folder_test.cc
+    format/hf_rows_test.cc
     format/safetensors_test.cc)
