@@ -113,12 +113,17 @@ void add_vector(GgufWriter& writer, const char* name, int size) {
 
 TEST(CheckModel, RefusesAndSaysWhy) {
   const Spoiled cases[] = {
-      {[](GgufWriter& w) { w.set_unsigned("llama.attention.sliding_window", 128); },
+      {[](GgufWriter& w) { w.set_unsigned("qwen2.attention.sliding_window", 128); },
        Code::kUnsupported,
-       "llama.attention.sliding_window is 128, less than the context of 512"},
-      {[](GgufWriter& w) { w.set_unsigned("llama.expert_count", 8); },
+       "qwen2.attention.sliding_window is 128, less than the context of 512",
+       "qwen2"},
+      {[](GgufWriter& w) { w.set_unsigned("qwen2.expert_count", 8); },
        Code::kUnsupported,
-       "llama.expert_count is 8: mixtures of experts"},
+       "qwen2.expert_count is 8: experts in the family qwen2",
+       "qwen2"},
+      {[](GgufWriter& w) { w.set_float("llama.final_logit_softcapping", 30); },
+       Code::kUnsupported,
+       "llama.final_logit_softcapping: capped logits"},
       {[](GgufWriter& w) { w.set_unsigned("split.count", 3); },
        Code::kBadFile,
        "one of 3 parts of a split model"},
@@ -126,8 +131,14 @@ TEST(CheckModel, RefusesAndSaysWhy) {
        Code::kUnsupported,
        "heads of 16 key and 32 value dimensions"},
       {[](GgufWriter& w) { add_vector(w, "rope_factors_long.weight", 8); },
-       Code::kUnsupported,
-       "longrope"},
+       Code::kBadFile,
+       "missing metadata llama.rope.scaling.original_context_length"},
+      {[](GgufWriter& w) {
+         add_vector(w, "rope_factors_long.weight", 8);
+         w.set_unsigned("llama.rope.scaling.original_context_length", 64);
+       },
+       Code::kBadFile,
+       "missing tensor rope_factors_short.weight, expected with shape [8]"},
       {[](GgufWriter& w) { add_vector(w, "rope_freqs.weight", 9); },
        Code::kBadFile,
        "rope_freqs.weight has shape [9], expected [8]"},

@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "model/arch/decoder.h"
-#include "model/arch/llama.h"
-#include "model/arch/qwen2.h"
+#include "model/arch/families.h"
 #include "model/format/text.h"
 
 namespace artery::model {
@@ -26,8 +25,14 @@ Result<std::unique_ptr<Model>> load(
 }
 
 constexpr std::array kArchitectures = {
+    Architecture{"gemma3", check<gemma3_spec>, load<gemma3_spec>},
+    Architecture{"gpt-oss", check<gpt_oss_spec>, load<gpt_oss_spec>},
     Architecture{"llama", check<llama_spec>, load<llama_spec>},
+    Architecture{"phi3", check<phi3_spec>, load<phi3_spec>},
     Architecture{"qwen2", check<qwen2_spec>, load<qwen2_spec>},
+    Architecture{"qwen2moe", check<qwen2moe_spec>, load<qwen2moe_spec>},
+    Architecture{"qwen3", check<qwen3_spec>, load<qwen3_spec>},
+    Architecture{"qwen3moe", check<qwen3moe_spec>, load<qwen3moe_spec>},
 };
 
 }  // namespace

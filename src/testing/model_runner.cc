@@ -8,17 +8,20 @@
 namespace artery::testing {
 
 Result<ModelRunner> ModelRunner::make(model::Model& model, std::int64_t tokens_max) {
-  const model::KvLayout layout = model.kv_layout();
-  CHECK(layout.groups.size() == 1, "a model with one group of layers");
   ModelRunner out;
   out.model_ = &model;
-  out.geometry_ = layout.groups[0].geometry;
   const auto pages = static_cast<std::size_t>((tokens_max + kPageTokens - 1) / kPageTokens);
-  const auto page_bytes = static_cast<std::size_t>(out.geometry_.page_bytes());
-  out.memory_ = TRY(tensor::HugeBuffer::make(pages * page_bytes));
-  // Last page first: whoever forgets the page table is found out.
-  out.pages_.resize(pages);
-  std::iota(out.pages_.rbegin(), out.pages_.rend(), PageId{0});
+  for (const model::KvGroup& layout : model.kv_layout().groups) {
+    Group& group = out.groups_.emplace_back();
+    group.layout = layout;
+    const auto page_bytes = static_cast<std::size_t>(layout.geometry.page_bytes());
+    group.memory = TRY(tensor::HugeBuffer::make(pages * page_bytes));
+    // Last page first, and each group begins elsewhere: whoever forgets a page table is found out.
+    group.pages.resize(pages);
+    std::iota(group.pages.rbegin(), group.pages.rend(), PageId{0});
+    const auto shift = static_cast<std::ptrdiff_t>((out.groups_.size() - 1) % pages);
+    std::rotate(group.pages.begin(), group.pages.begin() + shift, group.pages.end());
+  }
   return out;
 }
 
@@ -27,13 +30,28 @@ std::vector<float> ModelRunner::step(
 ) {
   std::vector<Position> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), next_);
-  next_ += static_cast<Position>(tokens.size());
-  CHECK(static_cast<std::size_t>(next_) <= pages_.size() * kPageTokens, "more than tokens_max");
   const std::vector<std::int32_t> offsets = {0, static_cast<std::int32_t>(tokens.size())};
-  const std::vector<model::PageTable> tables = {
-      {.pages = pages_, .pages_max = static_cast<std::int64_t>(pages_.size())}
-  };
-  const std::vector<tensor::KvPages> kv = {{.base = memory_.data(), .geometry = geometry_}};
+  std::vector<Position> first;  // of each group's only sequence
+  std::vector<std::vector<PageId>> pages;
+  for (const Group& group : groups_) {
+    const bool window = group.layout.kind == model::KvKind::kWindow;
+    first.push_back(window ? std::max(0, next_ - group.layout.window_tokens + 1) : 0);
+    pages.push_back(group.pages);
+    std::fill_n(pages.back().begin(), first.back() / kPageTokens, kNoPage);
+  }
+  std::vector<model::PageTable> tables;
+  std::vector<tensor::KvPages> kv;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    tables.push_back({
+        .pages = pages[g],
+        .pages_max = static_cast<std::int64_t>(pages[g].size()),
+        .first = std::span(first).subspan(g, 1),
+        .write_from = {},
+    });
+    kv.push_back({groups_[g].memory.data(), groups_[g].layout.geometry});
+  }
+  next_ += static_cast<Position>(tokens.size());
+  CHECK(static_cast<std::size_t>(next_) <= pages[0].size() * kPageTokens, "more than tokens_max");
   model::ForwardBatch batch;
   batch.tokens = tokens;
   batch.positions = positions;

@@ -1,6 +1,7 @@
 #pragma once
 // Runs a Model without an engine: one sequence, its own pages, any chunking. What tests and
-// `eval`-like checks need to ask a model for logits. Owns the KV memory; one thread.
+// `eval`-like checks need to ask a model for logits. Pages of window groups are taken away as soon
+// as they are behind the window, as the engine does. Owns the KV memory; one thread.
 
 #include <cstdint>
 #include <span>
@@ -37,9 +38,12 @@ class ModelRunner {
 
  private:
   model::Model* model_ = nullptr;
-  tensor::HugeBuffer memory_;
-  tensor::KvGeometry geometry_;
-  std::vector<PageId> pages_;
+  struct Group {
+    model::KvGroup layout;
+    tensor::HugeBuffer memory;
+    std::vector<PageId> pages;
+  };
+  std::vector<Group> groups_;
   Position next_ = 0;
 };
 

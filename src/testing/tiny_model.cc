@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -128,6 +130,14 @@ void add_hyper_parameters(GgufWriter& out, const TinyModelOptions& options) {
     set("attention.key_length", options.head_dim);
     set("attention.value_length", options.head_dim);
   }
+  if (options.window > 0) set("attention.sliding_window", options.window);
+  if (options.experts > 0) {
+    set("expert_count", options.experts);
+    set("expert_used_count", options.experts_used);
+    set("expert_feed_forward_length", options.feed_forward);
+  }
+  if (options.shared_feed_forward > 0)
+    set("expert_shared_feed_forward_length", options.shared_feed_forward);
   out.set_float(options.architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
   out.set_float(options.architecture + ".rope.freq_base", 10000.0f);
 }
@@ -143,9 +153,25 @@ class Tensors {
     const auto values = numbers_.values(cols * rows, 0, spread);
     out_.set_values(name, options_.weight_type, {cols, rows}, values);
   }
-  void vector(const std::string& name, std::int64_t size, float middle) {
-    const auto values = numbers_.values(size, middle, 0.1f);
+  void vector(const std::string& name, std::int64_t size, float middle, float spread = 0.1f) {
+    const auto values = numbers_.values(size, middle, spread);
     out_.set_values(name, tensor::DType::kF32, {size}, values);
+  }
+  void router(const std::string& name, std::int64_t cols, std::int64_t rows) {
+    const float spread = 2 * std::sqrt(3.0f / static_cast<float>(cols));
+    const auto values = numbers_.values(cols * rows, 0, spread);
+    out_.set_values(name, tensor::DType::kF32, {cols, rows}, values);
+  }
+  void experts(
+      const std::string& name, std::int64_t cols, std::int64_t rows, std::int64_t count, float gain
+  ) {
+    const float spread = gain * std::sqrt(3.0f / static_cast<float>(cols));
+    const auto values = numbers_.values(cols * rows * count, 0, spread);
+    out_.set_values(name, options_.weight_type, {cols, rows, count}, values);
+  }
+  void expert_biases(const std::string& name, std::int64_t size, std::int64_t count) {
+    const auto values = numbers_.values(size * count, 0, 0.1f);
+    out_.set_values(name, tensor::DType::kF32, {size, count}, values);
   }
 
  private:
@@ -154,25 +180,80 @@ class Tensors {
   Numbers numbers_;
 };
 
-void add_layer(Tensors& tensors, const TinyModelOptions& options, int index) {
+bool is_any(const TinyModelOptions& options, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, options.architecture) != names.end();
+}
+
+void add_attention(Tensors& tensors, const TinyModelOptions& options, const std::string& block) {
+  const std::int64_t e = options.embedding;
   const int head_dim = options.head_dim > 0 ? options.head_dim : options.embedding / options.heads;
   const std::int64_t q = options.heads * head_dim;
   const std::int64_t kv = options.kv_heads * head_dim;
-  const std::string block = fmt::format("blk.{}.", index);
-  tensors.vector(block + "attn_norm.weight", options.embedding, 1);
-  tensors.matrix(block + "attn_q.weight", options.embedding, q, 2);
-  tensors.matrix(block + "attn_k.weight", options.embedding, kv, 2);
-  tensors.matrix(block + "attn_v.weight", options.embedding, kv, 1);
-  if (options.architecture == "qwen2") {
+  tensors.vector(block + "attn_norm.weight", e, 1);
+  if (options.architecture == "phi3") {
+    tensors.matrix(block + "attn_qkv.weight", e, q + 2 * kv, 2);
+  } else {
+    tensors.matrix(block + "attn_q.weight", e, q, 2);
+    tensors.matrix(block + "attn_k.weight", e, kv, 2);
+    tensors.matrix(block + "attn_v.weight", e, kv, 1);
+  }
+  if (is_any(options, {"qwen2", "qwen2moe", "gpt-oss"})) {
     tensors.vector(block + "attn_q.bias", q, 0);
     tensors.vector(block + "attn_k.bias", kv, 0);
     tensors.vector(block + "attn_v.bias", kv, 0);
   }
-  tensors.matrix(block + "attn_output.weight", q, options.embedding, 1);
-  tensors.vector(block + "ffn_norm.weight", options.embedding, 1);
-  tensors.matrix(block + "ffn_gate.weight", options.embedding, options.feed_forward, 2);
-  tensors.matrix(block + "ffn_up.weight", options.embedding, options.feed_forward, 1);
-  tensors.matrix(block + "ffn_down.weight", options.feed_forward, options.embedding, 1);
+  if (is_any(options, {"qwen3", "qwen3moe", "gemma3"})) {
+    tensors.vector(block + "attn_q_norm.weight", head_dim, 1);
+    tensors.vector(block + "attn_k_norm.weight", head_dim, 1);
+  }
+  tensors.matrix(block + "attn_output.weight", q, e, 1);
+  if (options.architecture == "gpt-oss") {
+    tensors.vector(block + "attn_output.bias", e, 0);
+    tensors.vector(block + "attn_sinks.weight", options.heads, 0, 2);
+  }
+  if (options.architecture == "gemma3") {
+    tensors.vector(block + "post_attention_norm.weight", e, 1);
+    tensors.vector(block + "post_ffw_norm.weight", e, 1);
+  }
+}
+
+void add_experts(Tensors& tensors, const TinyModelOptions& options, const std::string& block) {
+  const std::int64_t e = options.embedding;
+  const std::int64_t f = options.feed_forward;
+  const std::int64_t count = options.experts;
+  tensors.router(block + "ffn_gate_inp.weight", e, count);
+  tensors.experts(block + "ffn_gate_exps.weight", e, f, count, 2);
+  tensors.experts(block + "ffn_up_exps.weight", e, f, count, 1);
+  tensors.experts(block + "ffn_down_exps.weight", f, e, count, 1);
+  if (options.architecture == "gpt-oss") {
+    tensors.vector(block + "ffn_gate_inp.bias", count, 0);
+    tensors.expert_biases(block + "ffn_gate_exps.bias", f, count);
+    tensors.expert_biases(block + "ffn_up_exps.bias", f, count);
+    tensors.expert_biases(block + "ffn_down_exps.bias", e, count);
+  }
+  const std::int64_t shared = options.shared_feed_forward;
+  if (shared == 0) return;
+  tensors.vector(block + "ffn_gate_inp_shexp.weight", e, 0);
+  tensors.matrix(block + "ffn_gate_shexp.weight", e, shared, 2);
+  tensors.matrix(block + "ffn_up_shexp.weight", e, shared, 1);
+  tensors.matrix(block + "ffn_down_shexp.weight", shared, e, 1);
+}
+
+void add_layer(Tensors& tensors, const TinyModelOptions& options, int index) {
+  const std::int64_t e = options.embedding;
+  const std::int64_t f = options.feed_forward;
+  const std::string block = fmt::format("blk.{}.", index);
+  add_attention(tensors, options, block);
+  const bool oss = options.architecture == "gpt-oss";
+  tensors.vector(block + (oss ? "post_attention_norm.weight" : "ffn_norm.weight"), e, 1);
+  if (options.experts > 0) return add_experts(tensors, options, block);
+  if (options.architecture == "phi3") {
+    tensors.matrix(block + "ffn_up.weight", e, 2 * f, 2);
+  } else {
+    tensors.matrix(block + "ffn_gate.weight", e, f, 2);
+    tensors.matrix(block + "ffn_up.weight", e, f, 1);
+  }
+  tensors.matrix(block + "ffn_down.weight", f, e, 1);
 }
 
 }  // namespace

@@ -18,13 +18,17 @@ enum class TinyTokenizer {
 
 struct TinyModelOptions {
   std::uint64_t seed = 1;
-  std::string architecture = "llama";  // or "qwen2" (adds biases of q, k, v)
+  std::string architecture = "llama";  // any of model/arch; its tensors and keys come with it
   int layers = 2;
   int embedding = 64;
   int heads = 4;
   int kv_heads = 2;
   int head_dim = 0;  // 0: embedding / heads, and no key_length in the file
   int feed_forward = 96;
+  int window = 0;               // positions a window layer sees; which layers, the family decides
+  int experts = 0;              // 0: dense layers, feed_forward wide
+  int experts_used = 2;         // of `experts`, each feed_forward wide
+  int shared_feed_forward = 0;  // of the expert all rows take (qwen2moe)
   int context = 512;
   int vocab = 0;  // 0: what the tokenizer needs; more are filled up with unused tokens
   bool tied = false;

@@ -149,6 +149,8 @@ void expect_truth(
 }
 
 constexpr const char* kSmolFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr const char* kGemma = "gemma3";
+constexpr const char* kGemmaFile = "gemma-3-270m-q4_k_m.gguf";
 constexpr const char* kQwen = "qwen2.5-coder-0.5b";
 constexpr const char* kQwenFile = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
 
@@ -168,6 +170,13 @@ TEST(Greedy, FastKeepsRobustPrefixesOfStories260K) {
 }
 
 TEST(Greedy, FastKeepsRobustPrefixesOfSmolLM2) { expect_truth("smollm2", kSmolFile, kFast, 100); }
+
+TEST(Greedy, ReferenceSaysTheTruthOfGemma) {
+  if (!run_long_tests()) GTEST_SKIP() << "long: set ARTERY_TEST_LONG=1";
+  expect_truth(kGemma, kGemmaFile, kReference, 100);
+}
+
+TEST(Greedy, FastKeepsRobustPrefixesOfGemma) { expect_truth(kGemma, kGemmaFile, kFast, 8); }
 
 TEST(Greedy, FastKeepsRobustPrefixesOfQwen) {
   if (!run_long_tests()) GTEST_SKIP() << "long: set ARTERY_TEST_LONG=1";

@@ -1,4 +1,4 @@
-// The fast path against the reference path on SmolLM2, over all positions of the golden prompts:
+// The fast path against the reference path, over all positions of the golden prompts:
 // KL(reference || fast), mean and p99, not above llama.cpp's distance from the truth (README of
 // golden/models). The reference path stands for the truth: model_logits_test holds it to that.
 
@@ -55,8 +55,9 @@ struct Distances {
   }
 };
 
-TEST(Kl, FastPathOnSmolLM2IsNotFartherThanLlamaCpp) {
-  const auto golden = find_golden_model("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf");
+// Against the reference path at all positions.
+void expect_near_reference(const std::string& folder, const std::string& weights) {
+  const auto golden = find_golden_model(folder, weights);
   if (!golden) GTEST_SKIP() << golden.error().message;
   // Over a handful of short prompts the mean and the 99th percentile say nothing.
   if (kSanitized && !run_long_tests()) GTEST_SKIP() << "too slow under a sanitizer";
@@ -99,6 +100,15 @@ TEST(Kl, FastPathOnSmolLM2IsNotFartherThanLlamaCpp) {
   EXPECT_GT(mean, 0) << "the same numbers twice: the fast path was not run";
 }
 
+TEST(Kl, FastPathOnSmolLM2IsNotFartherThanLlamaCpp) {
+  expect_near_reference("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+
+TEST(Kl, FastPathOnGemmaIsNotFartherThanLlamaCpp) {
+  if (!run_long_tests()) GTEST_SKIP() << "long: set ARTERY_TEST_LONG=1";
+  expect_near_reference("gemma3", "gemma-3-270m-q4_k_m.gguf");
+}
+
 // KL of the truth's 64 best tokens, all others as one; never above the whole one.
 double coarse_kl(
     std::span<const std::int64_t> ids,
@@ -127,10 +137,9 @@ std::vector<std::int64_t> ids_of(const NpyArray& array) {
   return out;
 }
 
-// Against the float64 truth itself, at its stored positions: a file of Q5_0, Q8_0, Q4_K and Q6_K.
-TEST(Kl, FastPathOnQwenIsNotFartherFromTheTruthThanLlamaCpp) {
-  const auto golden =
-      find_golden_model("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf");
+// Against the float64 truth itself, at its stored positions.
+void expect_near_truth(const std::string& folder, const std::string& weights) {
+  const auto golden = find_golden_model(folder, weights);
   if (!golden) GTEST_SKIP() << golden.error().message;
   if (kSanitized) GTEST_SKIP() << "too slow under a sanitizer";
   const auto npz = testing::NpzFile::open(golden->folder + "/logits.npz");
@@ -170,6 +179,16 @@ TEST(Kl, FastPathOnQwenIsNotFartherFromTheTruthThanLlamaCpp) {
   );
   EXPECT_LE(mean, golden->peer.kl_mean);
   EXPECT_GT(mean, 0);
+}
+
+// A file of Q5_0, Q8_0, Q4_K and Q6_K.
+TEST(Kl, FastPathOnQwenIsNotFartherFromTheTruthThanLlamaCpp) {
+  expect_near_truth("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf");
+}
+
+// The same types; two texts longer than its windows.
+TEST(Kl, FastPathOnGemmaIsNotFartherFromTheTruthThanLlamaCpp) {
+  expect_near_truth("gemma3", "gemma-3-270m-q4_k_m.gguf");
 }
 
 }  // namespace

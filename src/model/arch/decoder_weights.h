@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a decoder: which the file must have, with which shape and type, and their packed
-// form. Weights keep no pointer into the file.
+// A decoder's weights in packed form. They keep no pointer into the file. Immutable after loading,
+// any thread.
 
 #include <cstdint>
 #include <functional>
@@ -19,16 +19,30 @@ struct Linear {
   tensor::WeightVector bias;  // empty when the file has none
 };
 
+// Empty where the family has no such tensor.
 struct DecoderLayer {
   tensor::WeightVector attn_norm;
+  tensor::WeightVector attn_q_norm;
+  tensor::WeightVector attn_k_norm;
+  tensor::WeightVector attn_sinks;
+  tensor::WeightVector attn_post_norm;
   Linear attn_q;
   Linear attn_k;
   Linear attn_v;
   Linear attn_output;
   tensor::WeightVector ffn_norm;
-  Linear ffn_gate;
+  tensor::WeightVector ffn_post_norm;
+  Linear ffn_gate;  // of the shared expert in a mixture
   Linear ffn_up;
   Linear ffn_down;
+  Linear shared_router;  // one output
+  Linear router;         // float32 whatever the file has: routing decides which weights are used
+  std::vector<tensor::WeightMatrix> expert_gate;
+  std::vector<tensor::WeightMatrix> expert_up;
+  std::vector<tensor::WeightMatrix> expert_down;
+  tensor::WeightVector expert_gate_bias;  // of all experts, one after the other
+  tensor::WeightVector expert_up_bias;
+  tensor::WeightVector expert_down_bias;
 };
 
 struct DecoderWeights {
@@ -36,29 +50,19 @@ struct DecoderWeights {
   std::vector<DecoderLayer> layers;
   tensor::WeightVector output_norm;
   Linear output;                       // weight empty: token_embedding is used ("tied")
-  tensor::WeightVector rope_divisors;  // rope_freqs.weight, or empty
+  tensor::WeightVector rope_divisors;  // divisors_tensor() of rope.h, or empty
   const tensor::WeightMatrix& output_matrix() const {
     return output.weight.empty() ? token_embedding : output.weight;
   }
+  std::int64_t bytes = 0;  // of all of them in memory
 };
 
-// What check_decoder_tensors found: totals for ModelInfo.
-struct DecoderTensors {
-  std::vector<const TensorInfo*> used;  // all that will be loaded
-  std::int64_t parameters = 0;
-  std::int64_t bytes = 0;                 // in the file
-  std::int64_t matrix_elements = 0;       // multiplied for one token
-  std::int64_t read_bytes_per_token = 0;  // read for one token, the embedding row included
-};
-
-// Every tensor's presence, shape and type, and nothing of its data. kBadFile, kUnsupported.
-Result<DecoderTensors> check_decoder_tensors(const ModelFile& file, const DecoderSpec& spec);
-
-// After check_decoder_tensors. `packed` is told the file bytes of each tensor when it is done.
-// kOutOfMemory, kIo.
+// After check_decoder_tensors. `context`: positions that will be served. `packed` is told the file
+// bytes of each tensor when it is done. kOutOfMemory, kIo.
 Result<DecoderWeights> load_decoder_weights(
     const ModelFile& file,
     const DecoderSpec& spec,
+    std::int64_t context,
     tensor::ComputePool& pool,
     const std::function<void(std::uint64_t bytes)>& packed
 );

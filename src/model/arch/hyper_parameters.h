@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "model/format/model_file.h"
@@ -26,6 +27,11 @@ class HyperParameters {
   // A finite number. kBadFile otherwise.
   Result<double> number(std::string_view key) const;
   Result<double> number_or(std::string_view key, double absent) const;
+  Result<bool> flag_or(std::string_view key, bool absent) const;
+  // An array of booleans, or of integers that are 0 or not. kBadFile otherwise.
+  Result<std::vector<bool>> flags(std::string_view key) const;
+  // 0 where absent; any other value in [0, 2^63).
+  Result<std::uint64_t> unsigned_or_0(std::string_view key) const;
   Result<std::string_view> text_or(std::string_view key, std::string_view absent) const;
 
   // fail() with the file's path in front.

@@ -13,33 +13,7 @@ constexpr double kTwoPi = 6.283185307179586;
 constexpr double kAngleMax = 1e9;  // sincos_d's domain
 constexpr std::int64_t kTableBytesMax = std::int64_t{4} << 30;
 
-Result<> read_scaling(const HyperParameters& hyper, std::int64_t context, RopeSpec& spec) {
-  const bool has_factor = hyper.has("rope.scaling.factor");
-  const double old_factor = TRY(hyper.number_or("rope.scale_linear", 1));
-  spec.factor = has_factor ? TRY(hyper.number("rope.scaling.factor")) : old_factor;
-  // Without a type, a factor means linear scaling: so were the first files written.
-  const std::string_view type = TRY(hyper.text_or("rope.scaling.type", "linear"));
-  // Converters write a factor of 0 where there is no scaling.
-  if (type == "none" || (spec.factor == 0 && type == "linear")) spec.factor = 1;
-  if (!(spec.factor > 0) || spec.factor > 1e6) {
-    return hyper.fail(
-        Code::kBadFile,
-        "{} is {}, expected a factor above 0",
-        hyper.full("rope.scaling.factor"),
-        spec.factor
-    );
-  }
-  if (type == "none" || type == "linear") return {};
-  if (type != "yarn") {
-    return hyper.fail(
-        Code::kUnsupported,
-        "{} is '{}': this RoPE scaling is not supported yet (known: none, linear, yarn, and Llama "
-        "3's rope_freqs.weight)",
-        hyper.full("rope.scaling.type"),
-        type
-    );
-  }
-  YarnSpec& yarn = spec.yarn;
+Result<> read_yarn(const HyperParameters& hyper, std::int64_t context, YarnSpec& yarn) {
   yarn.enabled = true;
   yarn.original_context = static_cast<double>(
       TRY(hyper.count_or("rope.scaling.original_context_length", 1 << 28, context))
@@ -52,6 +26,57 @@ Result<> read_scaling(const HyperParameters& hyper, std::int64_t context, RopeSp
   if (!(yarn.beta_fast > 0) || !(yarn.beta_slow > 0))
     return hyper.fail(Code::kBadFile, "{}: YaRN's betas must be above 0", hyper.full("rope"));
   return {};
+}
+
+// The magnitude is sqrt(1 + ln(s) / ln(original context)) where the context was extended s times
+// (Ding et al. 2024, section 3.3); converters write it down.
+Result<> read_longrope(const HyperParameters& hyper, std::int64_t context, RopeSpec& spec) {
+  spec.factor = 1;
+  spec.short_context = TRY(hyper.count("rope.scaling.original_context_length", 1 << 28));
+  const auto original = static_cast<double>(spec.short_context);
+  const double stretch = static_cast<double>(context) / original;
+  const double computed = stretch > 1 && original > 1
+                              ? __builtin_sqrt(1 + tensor::log_d(stretch) / tensor::log_d(original))
+                              : 1;
+  spec.magnitude = TRY(hyper.number_or("rope.scaling.attn_factor", computed));
+  if (spec.magnitude > 0 && spec.magnitude < 1e3) return {};
+  return hyper.fail(
+      Code::kBadFile,
+      "{} is {}, expected a factor above 0",
+      hyper.full("rope.scaling.attn_factor"),
+      spec.magnitude
+  );
+}
+
+Result<> read_scaling(const HyperParameters& hyper, std::int64_t context, RopeSpec& spec) {
+  const bool long_tensors = hyper.file().find("rope_factors_long.weight") != nullptr ||
+                            hyper.file().find("rope_factors_short.weight") != nullptr;
+  // Without a type, a factor means linear scaling: so were the first files written.
+  const std::string_view type = TRY(hyper.text_or("rope.scaling.type", "linear"));
+  if (long_tensors || type == "longrope") return read_longrope(hyper, context, spec);
+  const bool has_factor = hyper.has("rope.scaling.factor");
+  const double old_factor = TRY(hyper.number_or("rope.scale_linear", 1));
+  spec.factor = has_factor ? TRY(hyper.number("rope.scaling.factor")) : old_factor;
+  // Converters write a factor of 0 where there is no scaling.
+  if (type == "none" || (spec.factor == 0 && type == "linear")) spec.factor = 1;
+  if (!(spec.factor > 0) || spec.factor > 1e6) {
+    return hyper.fail(
+        Code::kBadFile,
+        "{} is {}, expected a factor above 0",
+        hyper.full("rope.scaling.factor"),
+        spec.factor
+    );
+  }
+  if (type == "none" || type == "linear") return {};
+  if (type == "yarn") return read_yarn(hyper, context, spec.yarn);
+  return hyper.fail(
+      Code::kUnsupported,
+      "{} is '{}': this RoPE scaling is not supported yet (known: none, linear, yarn, longrope, "
+      "and "
+      "Llama 3's rope_freqs.weight)",
+      hyper.full("rope.scaling.type"),
+      type
+  );
 }
 
 // The frequency index at which a dimension turns `rotations` times within the original context
@@ -67,8 +92,14 @@ std::vector<double> frequencies(const RopeSpec& spec, std::span<const float> div
   double low = 0;
   double high = 0;
   if (spec.yarn.enabled) {
-    low = std::max(0.0, std::floor(correction_index(spec, spec.yarn.beta_fast)));
-    high = std::min(spec.dims - 1.0, std::ceil(correction_index(spec, spec.yarn.beta_slow)));
+    low = correction_index(spec, spec.yarn.beta_fast);
+    high = correction_index(spec, spec.yarn.beta_slow);
+    if (spec.yarn.truncated) {
+      low = std::floor(low);
+      high = std::ceil(high);
+    }
+    low = std::max(0.0, low);
+    high = std::min(spec.dims - 1.0, high);
   }
   std::vector<double> out;
   for (int i = 0; i < count; ++i) {
@@ -85,9 +116,9 @@ std::vector<double> frequencies(const RopeSpec& spec, std::span<const float> div
   return out;
 }
 
-// What YaRN multiplies cosines and sines by: sqrt(1 / t) of the paper's equation 22.
+// What cosines and sines are multiplied by; for YaRN sqrt(1 / t) of the paper's equation 22.
 double magnitude(const RopeSpec& spec) {
-  if (!spec.yarn.enabled) return 1;
+  if (!spec.yarn.enabled) return spec.magnitude;
   const double paper =
       spec.yarn.mix != 0 && spec.factor > 1 ? 1 + 0.1 * tensor::log_d(spec.factor) : 1;
   return paper * spec.yarn.attn_factor;
@@ -123,6 +154,11 @@ Result<RopeSpec> read_rope(
   }
   TRY(read_scaling(hyper, context, spec));
   return spec;
+}
+
+const char* divisors_tensor(const RopeSpec& spec, std::int64_t context) {
+  if (spec.short_context == 0) return "rope_freqs.weight";
+  return context > spec.short_context ? "rope_factors_long.weight" : "rope_factors_short.weight";
 }
 
 Result<tensor::RopeTable> make_rope_table(

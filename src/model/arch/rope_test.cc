@@ -106,9 +106,12 @@ TEST(Rope, RefusesWhatItCannotDo) {
     const char* piece;
   };
   const Case cases[] = {
-      {[](GgufWriter& w) { w.set_string("llama.rope.scaling.type", "longrope"); },
+      {[](GgufWriter& w) { w.set_string("llama.rope.scaling.type", "dynamic"); },
        Code::kUnsupported,
-       "'longrope'"},
+       "'dynamic'"},
+      {[](GgufWriter& w) { w.set_string("llama.rope.scaling.type", "longrope"); },
+       Code::kBadFile,
+       "missing metadata llama.rope.scaling.original_context_length"},
       {[](GgufWriter& w) { w.set_float("llama.rope.scaling.factor", -2); },
        Code::kBadFile,
        "above 0"},
@@ -130,6 +133,23 @@ TEST(Rope, RefusesWhatItCannotDo) {
     EXPECT_EQ(spec.error().code, c.code);
     EXPECT_NE(spec.error().message.find(c.piece), std::string::npos) << spec.error().message;
   }
+}
+
+// sqrt(1 + ln(4096 / 1024) / ln(1024)) where the file does not give the magnitude.
+TEST(Rope, LongRopeChoosesItsDivisorsByTheContext) {
+  GgufWriter writer = base_file();
+  writer.set_string("llama.rope.scaling.type", "longrope");
+  writer.set_unsigned("llama.rope.scaling.original_context_length", 1024);
+  const auto spec = spec_of(writer);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_STREQ(divisors_tensor(*spec, 1024), "rope_factors_short.weight");
+  EXPECT_STREQ(divisors_tensor(*spec, 1025), "rope_factors_long.weight");
+  std::vector<float> divisors(kHeadDim / 2, 3);
+  const double magnitude = std::sqrt(1 + std::log(4.0) / std::log(1024.0));
+  for (const int i : {0, 7, 31})
+    expect_angle(table_of(writer, divisors), 2999, i, plain(i) / 3, magnitude);
+  writer.set_float("llama.rope.scaling.attn_factor", 1.5f);
+  expect_angle(table_of(writer, divisors), 2999, 7, plain(7) / 3, 1.5);
 }
 
 TEST(Rope, RefusesDivisorsOutOfRange) {
