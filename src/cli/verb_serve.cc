@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/log.h"
@@ -195,10 +196,32 @@ std::vector<Flag> engine_flags() {
   };
 }
 
+std::vector<Flag> parser_flags() {
+  return {
+      {.name = "tool-call-parser",
+       .fallback = "auto",
+       .help =
+           "how the model writes tool calls: hermes, llama3_json, mistral, openai, deepseek_v3, "
+           "qwen3_coder and others of vLLM's names, none, or auto: by the chat template",
+       .value_name = "NAME"},
+      {.name = "reasoning-parser",
+       .fallback = "auto",
+       .help = "how the model marks its reasoning: qwen3, deepseek_r1, deepseek_v3, mistral, "
+               "openai_gptoss, none, or auto: by the chat template",
+       .value_name = "NAME"},
+      {.name = "enable-auto-tool-choice",
+       .kind = FlagKind::kSwitch,
+       .fallback = "true",
+       .help = "changes nothing: taken as vLLM's users type it; tool calls are read when there is "
+               "a parser",
+       .negatable = true},
+  };
+}
+
 std::vector<Flag> serve_flags() {
   std::vector<Flag> flags = {model_flag()};
   for (const std::vector<Flag>& group :
-       {http_flags(), limit_flags(), report_flags(), engine_flags()})
+       {http_flags(), limit_flags(), report_flags(), engine_flags(), parser_flags()})
     flags.insert(flags.end(), group.begin(), group.end());
   return flags;
 }
@@ -259,11 +282,33 @@ ServingWish serving_wish(const Options& options, const std::string& model_path) 
   return wish;
 }
 
+codec::ParserChoice parser_choice(const Options& options) {
+  return {options.text("tool-call-parser"), options.text("reasoning-parser")};
+}
+
+// Null without a template: then there is no chat.
+std::shared_ptr<const codec::OutputFormat> make_output_format(
+    const codec::ParserChoice& choice, const LoadedModel& loaded
+) {
+  if (loaded.chat_template == nullptr) return nullptr;
+  const std::vector<std::string> texts = template_tokens(*loaded.tokenizer).control;
+  const std::set<std::string, std::less<>> control(texts.begin(), texts.end());
+  const auto is_control = [control](std::string_view text) { return control.contains(text); };
+  auto format = codec::OutputFormat::make(choice, loaded.chat_template->source(), is_control);
+  if (!format) return nullptr;  // checked at start
+  log_info(
+      "tool-call-parser={} reasoning-parser={}", (*format)->tool_call(), (*format)->reasoning()
+  );
+  return format.take();
+}
+
 // Loads in its own thread, attaches to the server, then makes done_fd() readable.
 class Loader {
  public:
-  Loader(ServingWish wish, server::Server& server, std::string model_name)
-      : server_(&server), done_fd_(eventfd(0, EFD_CLOEXEC)) {
+  Loader(
+      ServingWish wish, codec::ParserChoice parsers, server::Server& server, std::string model_name
+  )
+      : server_(&server), parsers_(std::move(parsers)), done_fd_(eventfd(0, EFD_CLOEXEC)) {
     thread_ = std::thread([this, wish = std::move(wish), name = std::move(model_name)] {
       run(wish, name);
     });
@@ -305,12 +350,14 @@ class Loader {
           result_->chat_template_error,
           name,
           result_->fingerprint,
+          make_output_format(parsers_, *result_),
       });
     const std::uint64_t one = 1;
     if (write(done_fd_, &one, sizeof one) != sizeof one) std::abort();
   }
 
   server::Server* server_;
+  const codec::ParserChoice parsers_;
   int done_fd_;
   Result<LoadedModel> result_ = fail(Code::kInternal, "not loaded yet");
   std::thread thread_;
@@ -410,6 +457,7 @@ int drain(
 
 Result<int> run_serve(const Options& options) {
   const std::string model_path = TRY(options.require("model"));
+  TRY(codec::check_parser_choice(parser_choice(options)));
   set_log_level(parse_log_level(options.text("log-level")));
   const bool reloads = options.is_set("api-keys") || options.is_set("ssl-certfile");
   SignalWatch signals = TRY(SignalWatch::open(reloads));
@@ -433,7 +481,7 @@ Result<int> run_serve(const Options& options) {
           model_path
       )
   );
-  Loader loader(serving_wish(options, model_path), *server, name);
+  Loader loader(serving_wish(options, model_path), parser_choice(options), *server, name);
   if (const auto signal = wait_for_end(signals, options, *server, loader.done_fd())) {
     leave_now(*signal);
   }

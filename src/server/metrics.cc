@@ -91,6 +91,18 @@ class Names {
     preemptions = counter("num_preemptions_total", "Preemptions by the scheduler.");
     prefix_queries = counter("prefix_cache_queries_total", "Prompt tokens looked up in the cache.");
     prefix_hits = counter("prefix_cache_hits_total", "Prompt tokens found in the cache.");
+    drafts = counter("spec_decode_num_drafts_total", "Drafts verified.");
+    draft_tokens = counter("spec_decode_num_draft_tokens_total", "Drafted tokens verified.");
+    accepted_tokens = counter("spec_decode_num_accepted_tokens_total", "Drafted tokens accepted.");
+    for (int place = 0; place < engine::kDraftTokensMax; ++place) {
+      prometheus::Labels labels = labels_;
+      labels["position"] = std::to_string(place);
+      accepted_at.push_back(&prometheus::BuildCounter()
+                                 .Name(prefix_ + "spec_decode_num_accepted_tokens_per_pos_total")
+                                 .Help("Drafted tokens accepted, by place in the draft.")
+                                 .Register(registry)
+                                 .Add(labels));
+    }
     rejections =
         counter("admission_rejections_total", "Requests refused because the inbox is full.");
     aborted = counter("request_aborted_total", "Requests cancelled, mostly by clients that left.");
@@ -140,7 +152,8 @@ class Names {
   std::vector<prometheus::Gauge*> waiting_by_reason;
   prometheus::Family<prometheus::Gauge>* cache_config;
   prometheus::Counter *prompt_tokens, *generation_tokens, *preemptions, *prefix_queries,
-      *prefix_hits, *rejections, *aborted;
+      *prefix_hits, *rejections, *aborted, *drafts, *draft_tokens, *accepted_tokens;
+  std::vector<prometheus::Counter*> accepted_at;  // by place in the draft
   std::vector<std::pair<std::string_view, prometheus::Counter*>> success;
   Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *inference, *request_prompt,
       *request_generation, *params_n, *params_max_tokens, *iteration, *step_gap = nullptr;
@@ -300,6 +313,21 @@ void append_engine_families(
       "engine_idle_share",
       "Share of idle seconds in the last 10 s or so of work, 0 to 1.",
       status.idle_share);
+  // Of models with sliding-window layers.
+  const auto add_count = [&](const char* name, const char* help, std::int64_t number) {
+    add(Counter, name, help, static_cast<double>(number));
+  };
+  add_count(
+      "windows_restored_total",
+      "Prefix hits that went on from a saved window.",
+      status.windows_restored
+  );
+  add_count(
+      "windows_rebuilt_total",
+      "Prefix hits that had to rebuild their window.",
+      status.windows_rebuilt
+  );
+  add_count("window_rows_total", "Rows that ran again to rebuild windows.", status.window_rows);
 }
 
 class PrometheusMetrics final : public Metrics {
@@ -388,6 +416,12 @@ class PrometheusMetrics final : public Metrics {
     advance(*names.prefix_hits, status.prefix_hits);
     advance(*names.rejections, status.rejected);
     advance(*names.aborted, status.aborted);
+    advance(*names.drafts, status.drafts);
+    advance(*names.draft_tokens, status.draft_tokens);
+    advance(*names.accepted_tokens, status.accepted_tokens);
+    for (std::size_t i = 0; i < names.accepted_at.size(); ++i) {
+      advance(*names.accepted_at[i], status.accepted_at[i]);
+    }
   }
 
   Mutex mu_;

@@ -63,6 +63,10 @@ std::string rendered(bool vllm_names) {
   status.waiting = 2;
   status.pages_total = 100;
   status.pages_in_use = 25;
+  status.drafts = 4;
+  status.draft_tokens = 16;
+  status.accepted_tokens = 9;
+  status.accepted_at[1] = 3;
   return metrics->render(status, ServerCounts{});
 }
 
@@ -114,6 +118,11 @@ TEST_P(MetricNames, CarryLabelsAndValues) {
   has("num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\",reason=\"capacity\"} 2");
   has("kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25");
   has("request_success_total{engine=\"0\",finished_reason=\"stop\",model_name=\"m\"} 1");
+  has("spec_decode_num_drafts_total{engine=\"0\",model_name=\"m\"} 4");
+  has("spec_decode_num_draft_tokens_total{engine=\"0\",model_name=\"m\"} 16");
+  has("spec_decode_num_accepted_tokens_total{engine=\"0\",model_name=\"m\"} 9");
+  has("spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"m\",position=\"1\"} "
+      "3");
   has("inter_token_latency_seconds_count{engine=\"0\",model_name=\"m\"} 2");
   has("cache_config_info{block_size=\"16\",engine=\"0\",model_name=\"m\",num_gpu_blocks=\"100\"} 1"
   );

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/prompt/chat_template.h"
+#include "codec/stream/output_parser.h"
 #include "codec/tokenizer.h"
 #include "engine/engine.h"
 #include "server/api_key.h"
@@ -55,6 +56,8 @@ struct Serving {
   std::string chat_template_error;
   std::string model_name;          // as shown by /v1/models
   std::string system_fingerprint;  // weights digest + numerics id
+  // How chat answers are read; null: everything is content.
+  std::shared_ptr<const codec::OutputFormat> output_format = nullptr;
 };
 
 class Server {

@@ -61,8 +61,12 @@ struct TestResponse {
 
 class TestClient {
  public:
-  explicit TestClient(int port) {
+  // `receive_bytes`: size of the socket's receive buffer, 0: the system's.
+  explicit TestClient(int port, int receive_bytes = 0) {
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (receive_bytes > 0) {
+      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -200,8 +204,11 @@ inline std::string visible_form(int byte) {
 
 constexpr TokenId kEndToken = 256, kStartToken = 257;
 
-// Token i is byte i; <|end|> 256 and <|start|> 257 are control tokens; 258 is "he".
-inline codec::VocabData byte_vocab(bool add_bos) {
+constexpr TokenId kMoreControlTokens = 259;
+
+// Token i is byte i; <|end|> 256 and <|start|> 257 are control tokens; 258 is "he"; then `more`
+// control tokens.
+inline codec::VocabData byte_vocab(bool add_bos, const std::vector<std::string>& more = {}) {
   codec::VocabData data;
   data.pre = "gpt-2";
   for (int byte = 0; byte < 256; ++byte) {
@@ -215,6 +222,10 @@ inline codec::VocabData byte_vocab(bool add_bos) {
   data.tokens.emplace_back("he");
   data.kinds.push_back(codec::TokenKind::kNormal);
   data.merges = {"h e"};
+  for (const std::string& text : more) {
+    data.tokens.push_back(text);
+    data.kinds.push_back(codec::TokenKind::kControl);
+  }
   data.eos = kEndToken;
   data.bos = kStartToken;
   data.end_of_generation = {kEndToken};
@@ -222,14 +233,25 @@ inline codec::VocabData byte_vocab(bool add_bos) {
   return data;
 }
 
-// "<|start|>ROLE\nCONTENT<|end|>\n" for each message; refuses the role "refused".
+// "<|start|>ROLE\nCONTENT<|end|>\n" for each message; refuses the role "refused". `tail`: what the
+// assistant's turn begins with. `strict`: refuses a system message that is not the first, and two
+// users in a row.
 class TestTemplate final : public codec::ChatTemplate {
  public:
+  explicit TestTemplate(std::string tail = {}, bool strict = false)
+      : tail_(std::move(tail)), strict_(strict) {}
   Result<codec::RenderedPrompt> render(const codec::ChatInput& input) const override {
     codec::RenderedPrompt out;
     for (const codec::ChatMessage& message : input.messages) {
       if (message.role == "refused") {
         return fail(Code::kInvalidArgument, "the template does not know this role");
+      }
+      const bool is_first = &message == &input.messages.front();
+      if (strict_ && !is_first && message.role == "system") {
+        return fail(Code::kInvalidArgument, "the system message must be the first");
+      }
+      if (strict_ && !is_first && message.role == "user" && (&message)[-1].role == "user") {
+        return fail(Code::kInvalidArgument, "roles must alternate");
       }
       out.text += "<|start|>" + message.role + "\n";
       out.literal.push_back({out.text.size(), out.text.size() + message.content.size()});
@@ -238,10 +260,14 @@ class TestTemplate final : public codec::ChatTemplate {
       if (!open) out.text += "<|end|>\n";
     }
     out.text += input.tools_json + input.kwargs_json;
-    if (input.add_generation_prompt) out.text += "<|start|>assistant\n";
+    if (input.add_generation_prompt) out.text += "<|start|>assistant\n" + tail_;
     return out;
   }
   std::string_view source() const override { return "test"; }
+
+ private:
+  const std::string tail_;
+  const bool strict_;
 };
 
 inline std::vector<TokenId> byte_ids(std::string_view text) {
@@ -267,13 +293,21 @@ class ServerTest : public ::testing::Test {
     server = opened.take();
   }
   void attach() {
-    engine = std::make_shared<FakeEngine>(259, 512);
+    const auto size = static_cast<std::int64_t>(more_control.size()) + kMoreControlTokens;
+    engine = std::make_shared<FakeEngine>(size, 512);
     Serving serving;
     serving.engine = engine;
-    auto tokenizer = codec::Tokenizer::make(byte_vocab(add_bos));
+    auto tokenizer = codec::Tokenizer::make(byte_vocab(add_bos, more_control));
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
     serving.tokenizer = tokenizer.take();
-    if (with_template) serving.chat_template = std::make_shared<TestTemplate>();
+    if (with_template) {
+      serving.chat_template = std::make_shared<TestTemplate>(template_tail, strict_template);
+    }
+    auto format = codec::OutputFormat::make(parsers, "", [this](std::string_view text) {
+      return std::find(more_control.begin(), more_control.end(), text) != more_control.end();
+    });
+    ASSERT_TRUE(format) << format.error().message;
+    serving.output_format = format.take();
     serving.chat_template_error = "the file has none";
     serving.model_name = "tiny";
     serving.system_fingerprint = "fp_test";
@@ -322,7 +356,7 @@ class ServerTest : public ::testing::Test {
     return ask("POST", path, "Content-Type: application/json\r\n", body);
   }
 
-  static bool eventually(const std::function<bool()>& condition, int ms = 5000) {
+  static bool eventually(const std::function<bool()>& condition, int ms = 20000) {
     for (int i = 0; i < ms / 5; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -351,7 +385,10 @@ class ServerTest : public ::testing::Test {
   }
 
   Config config;
-  bool add_bos = false, with_template = true;
+  bool add_bos = false, with_template = true, strict_template = false;
+  std::string template_tail;
+  std::vector<std::string> more_control;
+  codec::ParserChoice parsers;
   std::unique_ptr<Server> server;
   std::shared_ptr<FakeEngine> engine;
 };

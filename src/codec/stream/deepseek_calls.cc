@@ -83,6 +83,7 @@ class DeepSeekCalls final : public CallParser {
       return;
     }
     if (marker == kSep) {
+      leave(out);
       content_.push(text, out);
       return;
     }

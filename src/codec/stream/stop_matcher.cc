@@ -61,6 +61,9 @@ std::string StopMatcher::push(std::string_view text) {
   return shown;
 }
 
-std::string StopMatcher::finish() { return std::exchange(held_, {}); }
+std::string StopMatcher::finish() {
+  progress_.assign(stops_.size(), 0);
+  return std::exchange(held_, {});
+}
 
 }  // namespace artery::codec

@@ -20,7 +20,8 @@ class StopMatcher {
   // Text that may be shown now. After a match the rest of the input is dropped and later pushes
   // give nothing.
   std::string push(std::string_view text);
-  std::string finish();  // held text, when no stop came
+  // Held text, when no stop came. Later text starts anew.
+  std::string finish();
   bool stopped() const { return matched_ >= 0; }
   const std::string& matched() const { return stops_[static_cast<std::size_t>(matched_)]; }
 

@@ -37,7 +37,7 @@ struct AnswerTimings {
 
 // How a choice ended.
 struct Ending {
-  std::string reason;       // "stop", "length", "abort"
+  std::string reason;       // "stop", "length", "tool_calls", "abort"
   std::string stop_string;  // the stop string that matched
   TokenId stop_token = -1;  // the id of stop_token_ids that came
 };

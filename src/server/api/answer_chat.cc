@@ -28,6 +28,30 @@ void write_logprobs(JsonWriter& out, const std::vector<ShownToken>& tokens) {
   out.end_array().end_object();
 }
 
+// `with_index`: the form of a stream.
+void write_calls(JsonWriter& out, const std::vector<CallDelta>& calls, bool with_index) {
+  out.key("tool_calls").begin_array();
+  for (const CallDelta& call : calls) {
+    out.begin_object();
+    if (with_index) out.field("index", call.index);
+    if (!call.name.empty()) out.field("id", call.id).field("type", "function");
+    out.key("function").begin_object();
+    if (!call.name.empty()) out.field("name", call.name);
+    out.field("arguments", call.arguments).end_object().end_object();
+  }
+  out.end_array();
+}
+
+void write_delta(JsonWriter& out, const Delta& delta) {
+  if (!delta.calls.empty()) {
+    write_calls(out, delta.calls, true);
+  } else if (!delta.reasoning.empty()) {
+    out.field("reasoning_content", delta.reasoning);
+  } else {
+    out.field("content", delta.text);
+  }
+}
+
 class ChatFormat final : public AnswerFormat {
  public:
   using AnswerFormat::AnswerFormat;
@@ -52,7 +76,7 @@ class ChatFormat final : public AnswerFormat {
     write_head(out, chunk_object());
     out.key("choices").begin_array().begin_object();
     out.field("index", part.index).key("delta").begin_object();
-    if (!part.ending) out.field("content", part.delta.text);
+    if (!part.ending) write_delta(out, part.delta);
     out.end_object();
     if (show_logprobs_ && !part.delta.tokens.empty()) {
       write_logprobs(out, part.delta.tokens);
@@ -72,7 +96,13 @@ class ChatFormat final : public AnswerFormat {
   void write_choice(JsonWriter& out, const ChoicePart& choice) const override {
     out.begin_object().field("index", choice.index);
     out.key("message").begin_object().field("role", "assistant");
-    out.field("content", choice.delta.text).key("refusal").null().end_object();
+    const Delta& delta = choice.delta;
+    if (!delta.reasoning.empty()) out.field("reasoning_content", delta.reasoning);
+    out.key("content");
+    delta.text.empty() && !delta.calls.empty() ? out.null() : out.string(delta.text);
+    out.key("refusal").null();
+    if (!delta.calls.empty()) write_calls(out, delta.calls, false);
+    out.end_object();
     if (show_logprobs_) {
       write_logprobs(out, choice.delta.tokens);
     } else {

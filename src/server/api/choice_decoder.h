@@ -1,13 +1,16 @@
 #pragma once
-// Token ids of one choice to text deltas: detokenizer, stop strings, counts, log probabilities.
-// The same deltas feed the stream and the whole answer. Token by token, so the result does not
-// depend on how the engine's events were merged. One thread at a time.
+// Token ids of one choice to deltas: detokenizer, reasoning and tool calls, stop strings, counts,
+// log probabilities. The same deltas feed the stream and the whole answer. Token by token, so the
+// result does not depend on how the engine's events were merged. One thread at a time.
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codec/stream/detokenizer.h"
+#include "codec/stream/output_parser.h"
 #include "codec/stream/stop_matcher.h"
 #include "codec/tokenizer.h"
 #include "engine/engine.h"
@@ -24,10 +27,28 @@ struct ShownToken {
   std::vector<ShownToken> top;   // best first; their `top` is empty
 };
 
+// A part of one tool call. Its first part has id and name, the others arguments.
+struct CallDelta {
+  int index = 0;
+  std::string id, name, arguments;
+};
+
+// A part of an answer: text, reasoning or a part of a call.
 struct Delta {
-  std::string text;
+  std::string text, reasoning;
+  std::vector<CallDelta> calls;    // one; in a whole answer all, each put together
   std::vector<ShownToken> tokens;  // when log probabilities were asked for
-  bool empty() const { return text.empty() && tokens.empty(); }
+  bool has_parts() const { return !text.empty() || !reasoning.empty() || !calls.empty(); }
+  // Adds a later part of the same choice.
+  void append(Delta later);
+};
+
+// How the tokens of a choice are read; by default all of them are text.
+struct OutputWish {
+  codec::OutputParser parser;
+  bool parallel_calls = true;     // false: nothing follows the first call
+  bool include_reasoning = true;  // false: it is read and left out
+  std::function<std::string()> new_call_id;
 };
 
 struct DecodeOptions {
@@ -40,7 +61,7 @@ struct DecodeOptions {
 
 class ChoiceDecoder {
  public:
-  ChoiceDecoder(const codec::Tokenizer& tokenizer, const DecodeOptions& options);
+  ChoiceDecoder(const codec::Tokenizer& tokenizer, const DecodeOptions& options, OutputWish wish);
 
   // An echoed prompt: `text`, and one token per prompt id when `logprobs` is not null (entry i
   // belongs to id i + 1).
@@ -53,21 +74,30 @@ class ChoiceDecoder {
   // Flushes what was held back. `stop_token`: the stop id that ended the choice, or -1.
   void finish(TokenId stop_token);
 
-  bool stopped() const { return stop_.stopped(); }  // a stop string came: no more tokens count
-  const std::string& stop_string() const { return stop_.matched(); }
+  // A stop string came, or a call that is not wanted: no more tokens count.
+  bool stopped() const { return stop_.stopped() || call_refused_; }
+  // The stop string that came, or "".
+  std::string stop_string() const { return stop_.stopped() ? stop_.matched() : std::string(); }
+  bool has_calls() const { return has_calls_; }
   std::int64_t token_count() const { return count_; }  // generated, the stop token included
-  Delta take() { return std::exchange(delta_, {}); }
+  std::vector<Delta> take() { return std::exchange(deltas_, {}); }
 
  private:
-  void show(std::string_view text, bool check_stops);
+  void feed(TokenId id);
+  void take_events();
+  void take_event(codec::OutputEvent event);
+  void show(std::string_view text);
+  Delta& text_delta();
   ShownToken shown(const engine::TokenLogprob& entry) const;
   void note_token(TokenId id, const engine::PositionLogprobs& logprobs);
 
   const codec::Tokenizer* tokenizer_;
   DecodeOptions options_;
   codec::Detokenizer detokenizer_;
+  OutputWish wish_;
   codec::StopMatcher stop_;
-  Delta delta_;
+  std::vector<Delta> deltas_;
+  bool has_calls_ = false, call_refused_ = false;
   std::int64_t count_ = 0;
   std::int64_t offset_ = 0;
 };

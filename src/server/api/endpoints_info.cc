@@ -154,6 +154,11 @@ void App::get_status(Call& call) {
   out.field("running", s.running).field("waiting", s.waiting);
   out.field("pages_total", s.pages_total).field("pages_in_use", s.pages_in_use);
   out.field("pages_cached", s.pages_cached).field("prompt_tokens", s.prompt_tokens);
+  out.field("window_pages_total", s.window_pages_total);
+  out.field("window_pages_in_use", s.window_pages_in_use);
+  out.field("window_pages_saved", s.window_pages_saved).field("windows_saved", s.windows_saved);
+  out.field("windows_restored", s.windows_restored).field("windows_rebuilt", s.windows_rebuilt);
+  out.field("window_rows", s.window_rows);
   out.field("cached_tokens", s.cached_tokens).field("generated_tokens", s.generated_tokens);
   out.field("preemptions", s.preemptions).field("aborted", s.aborted);
   out.field("rejected", s.rejected).field("steps", s.steps);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "codec/stream/declared_tools.h"
 #include "server/api/app.h"
 #include "server/api/json_reader.h"
 #include "server/api/json_writer.h"
@@ -97,6 +98,11 @@ Result<GenerationInput> App::read_chat_input_for(const Live& live, Call& call) c
   input.is_chat = true;
   input.prompts.push_back(TRY(chat_prompt(*live.serving, request.input, true)));
   input.params = std::move(request.params);
+  if (!request.input.tools_json.empty()) {
+    input.tools = codec::read_declared_tools(request.input.tools_json);
+  }
+  input.parallel_calls = request.parallel_calls;
+  input.include_reasoning = request.include_reasoning;
   return input;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "server/api/errors.h"
 
 namespace artery::server::api {
@@ -33,6 +34,22 @@ AnswerHead make_head(const Call& call, const Serving& serving, const GenerationI
   };
 }
 
+// Letters and digits, not guessable: a client may keep calls of many answers in one conversation.
+std::string new_call_id(codec::CallIdStyle style) {
+  constexpr std::string_view kAlphabet =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const bool is_nine = style == codec::CallIdStyle::kNine;
+  std::string id = is_nine ? "" : "call_";
+  constexpr std::size_t kLong = 24, kNine = 9, kPerDraw = 9;
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < (is_nine ? kNine : kLong); ++i) {
+    if (i % kPerDraw == 0) bits = system_random().next();
+    id += kAlphabet[bits % kAlphabet.size()];
+    bits /= kAlphabet.size();
+  }
+  return id;
+}
+
 }  // namespace
 
 Generation::Generation(Call call, GenerationContext context, GenerationInput input)
@@ -56,7 +73,13 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
     subs_.back().awaits_prompt_logprobs = params.echo && show_logprobs;
     for (int i = 0; i < params.n; ++i) {
       choices_.push_back(
-          {ChoiceDecoder(*context_.serving->tokenizer, options), {}, {}, {}, {}, {}, {}}
+          {ChoiceDecoder(*context_.serving->tokenizer, options, output_wish(prompt)),
+           {},
+           {},
+           {},
+           {},
+           {},
+           {}}
       );
       Choice& choice = choices_.back();
       choice.whole.index = static_cast<int>(choices_.size()) - 1;
@@ -64,6 +87,17 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
         choice.decoder.push_prompt(prompt.text, prompt.ids, nullptr);
     }
   }
+}
+
+OutputWish Generation::output_wish(const TokenPrompt& prompt) const {
+  OutputWish wish;
+  const auto& format = context_.serving->output_format;
+  if (!input_.is_chat || format == nullptr) return wish;
+  wish.parser = format->start(prompt.text, input_.tools);
+  wish.parallel_calls = input_.parallel_calls;
+  wish.include_reasoning = input_.include_reasoning;
+  wish.new_call_id = [style = format->call_id_style()] { return new_call_id(style); };
+  return wish;
 }
 
 engine::Request Generation::engine_request(const TokenPrompt& prompt) const {
@@ -292,12 +326,14 @@ void Generation::take_finish(Choice& choice, const engine::Finish& finish) {
 
 Ending Generation::ending_of(const Choice& choice) const {
   Ending ending;
+  const bool has_calls = choice.decoder.has_calls();
   if (choice.decoder.stopped()) {
-    ending.reason = "stop";
+    ending.reason = has_calls ? "tool_calls" : "stop";
     ending.stop_string = choice.decoder.stop_string();
     return ending;
   }
-  ending.reason = std::string(engine::name(choice.finish->reason));
+  const bool is_stop = choice.finish->reason == engine::FinishReason::kStop;
+  ending.reason = has_calls && is_stop ? "tool_calls" : engine::name(choice.finish->reason);
   const auto& asked = input_.params.stop_token_ids;
   const TokenId token = choice.finish->stop_token;
   if (token >= 0 && std::find(asked.begin(), asked.end(), token) != asked.end()) {
@@ -310,8 +346,9 @@ void Generation::emit_ready() {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (choice.ended) continue;
-    Delta delta = choice.decoder.take();
-    if (!delta.empty()) emit({static_cast<int>(i), std::move(delta), std::nullopt});
+    for (Delta& delta : choice.decoder.take()) {
+      emit({static_cast<int>(i), std::move(delta), std::nullopt});
+    }
     if (!choice.finish) continue;
     choice.ended = true;
     emit({static_cast<int>(i), {}, ending_of(choice)});
@@ -322,12 +359,7 @@ void Generation::emit(ChoicePart part) {
   Choice& choice = choices_[static_cast<std::size_t>(part.index)];
   if (client_gone_) return;
   if (!streaming_) {
-    choice.whole.delta.text += part.delta.text;
-    std::move(
-        part.delta.tokens.begin(),
-        part.delta.tokens.end(),
-        std::back_inserter(choice.whole.delta.tokens)
-    );
+    choice.whole.delta.append(std::move(part.delta));
     if (part.ending) choice.whole.ending = std::move(part.ending);
     return;
   }
@@ -425,6 +457,7 @@ void Generation::complete() {
         "the client closed its side of the connection before the answer was ready",
         0
     };
+    count(kClientClosed, finish);
     if (streaming_) {
       call_.writer->write("data: " + error_json(error) + "\n\n");
       call_.writer->finish();
@@ -437,6 +470,7 @@ void Generation::complete() {
   const AnswerUsage used = usage();
   const AnswerTimings measured = timings();
   const AnswerTimings* shown = input_.params.timings ? &measured : nullptr;
+  count(200, finish);
   if (streaming_) {
     if (input_.params.include_usage) write_event(format_->usage_chunk(used, shown));
     out_ += kDone;
@@ -460,6 +494,7 @@ void Generation::fail(const Error& error) {
   if (call_.lease) call_.lease->release();
   const ApiError shown = to_api_error(error, call_.id);
   if (shown.status == 500) log_error("request id={} failed: {}", call_.id, error.message);
+  count(shown.status, "error");
   if (streaming_) {
     write_event(error_json(shown));
     out_ += kDone;
@@ -478,14 +513,18 @@ void Generation::abort(const Error& error) {
   fail(error);
 }
 
-void Generation::end(int status, std::string_view finish) {
-  done_ = true;
+// Before the last byte leaves: who has the answer finds it counted.
+void Generation::count(int status, std::string_view finish) {
   if (call_.statuses) call_.statuses->count(status);
   context_.backlog->on_end(call_.clock->monotonic_ns());
   const AnswerUsage used = usage();
   context_.metrics->on_request(
       {call_.seconds(), timings().parts, used.prompt_tokens, used.completion_tokens, finish}
   );
+}
+
+void Generation::end(int status, std::string_view finish) {
+  done_ = true;
   if (call_.log) log_line(status, finish);
   if (on_done_) on_done_();
 }

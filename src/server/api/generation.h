@@ -37,6 +37,9 @@ struct GenerationInput {
   GenerateParams params;
   std::vector<TokenPrompt> prompts;  // at least one
   bool is_chat = false;
+  std::shared_ptr<const codec::DeclaredTools> tools;  // null: no calls in the answer
+  bool parallel_calls = true;
+  bool include_reasoning = true;
 };
 
 class Generation;
@@ -87,6 +90,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<engine::Event> held;
   };
 
+  OutputWish output_wish(const TokenPrompt& prompt) const;
   engine::Request engine_request(const TokenPrompt& prompt) const;
   Result<> check_priority() const;
   Result<> submit_all(const std::shared_ptr<Waker>& waker) REQUIRES(mu_);
@@ -102,6 +106,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void emit(ChoicePart part) REQUIRES(mu_);
   void complete() REQUIRES(mu_);
   void fail(const Error& error) REQUIRES(mu_);
+  void count(int status, std::string_view finish) REQUIRES(mu_);
   void end(int status, std::string_view finish) REQUIRES(mu_);
 
   Ending ending_of(const Choice& choice) const;

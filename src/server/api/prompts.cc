@@ -3,14 +3,68 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <boost/json/object.hpp>
 #include <utility>
 
+#include "server/api/json_reader.h"
 #include "server/api/json_writer.h"
 
 namespace artery::server::api {
 
 namespace {
 constexpr std::size_t kDroppedTextFactor = 4;
+constexpr int kMessageDepthMax = 256;  // the request was read with less
+
+void set_field(codec::ChatMessage& message, std::string_view key, const std::string& value) {
+  auto parsed = parse_json(message.json, kMessageDepthMax);
+  if (!parsed || !parsed->is_object()) return;
+  parsed->get_object()[key] = value;
+  message.json = to_json(*parsed);
+}
+
+// System messages behind the first one as the user's: where they stand, so that the prompt before
+// them stays what it was. `joined`: users' messages in a row are one.
+codec::ChatInput with_notes(const codec::ChatInput& input, bool joined) {
+  codec::ChatInput out = input;
+  out.messages.clear();
+  for (const codec::ChatMessage& given : input.messages) {
+    codec::ChatMessage message = given;
+    if (message.role == "system" && !out.messages.empty()) {
+      message.role = "user";
+      set_field(message, "role", message.role);
+    }
+    const bool joins = joined && message.role == "user" && !out.messages.empty() &&
+                       out.messages.back().role == "user";
+    if (!joins) {
+      out.messages.push_back(std::move(message));
+      continue;
+    }
+    codec::ChatMessage& before = out.messages.back();
+    before.content += "\n\n" + message.content;
+    set_field(before, "content", before.content);
+  }
+  return out;
+}
+
+// Strict templates refuse a system message that is not the first, which newer clients send (FR-B5).
+Result<codec::RenderedPrompt> render(
+    const codec::ChatTemplate& chat_template, const codec::ChatInput& input
+) {
+  auto rendered = chat_template.render(input);
+  if (rendered || rendered.error().code != Code::kInvalidArgument) return rendered;
+  const bool has_late_system = std::any_of(
+      input.messages.begin() + 1,
+      input.messages.end(),
+      [](const codec::ChatMessage& message) { return message.role == "system"; }
+  );
+  if (!has_late_system) return rendered;
+  for (const bool joined : {false, true}) {
+    auto again = chat_template.render(with_notes(input, joined));
+    if (again) return again;
+  }
+  return rendered;
+}
+
 }  // namespace
 
 std::size_t prompt_bytes_max(const codec::Tokenizer& tokenizer, std::int64_t max_model_len) {
@@ -50,7 +104,7 @@ Result<TokenPrompt> chat_prompt(
         why.empty() ? "it has no chat template" : why
     );
   }
-  auto rendered = serving.chat_template->render(input);
+  auto rendered = render(*serving.chat_template, input);
   if (!rendered) {
     Error error = rendered.error();
     if (error.code == Code::kInvalidArgument && error.field.empty()) error.field = "messages";

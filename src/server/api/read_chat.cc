@@ -106,6 +106,12 @@ Result<codec::ChatMessage> read_message(const json::value& value, const std::str
   object["role"] = message.role;
   object["content"] = message.content;
   TRY(normalise_tool_calls(object, path));
+  // Newer vLLM and some gateways call it "reasoning"; templates know the older name.
+  const auto reasoning = TRY(fields.text("reasoning"));
+  if (reasoning && !TRY(fields.text("reasoning_content"))) {
+    object["reasoning_content"] = *reasoning;
+    object.erase("reasoning");
+  }
   message.json = to_json(object);
   return message;
 }
@@ -184,6 +190,8 @@ Result<ChatRequest> read_chat(const json::value& value, std::int64_t vocab_size)
   request.input = TRY(read_chat_input(body));
   request.params = TRY(read_params(body, vocab_size));
   request.params.logprobs = TRY(read_logprobs(body));
+  request.parallel_calls = TRY(body.flag("parallel_tool_calls", true));
+  request.include_reasoning = TRY(body.flag("include_reasoning", true));
   const auto old_name = TRY(body.integer("max_tokens", 1, std::int64_t{1} << 62));
   const auto new_name = TRY(body.integer("max_completion_tokens", 1, std::int64_t{1} << 62));
   request.params.max_tokens = new_name.value_or(old_name.value_or(-1));

@@ -48,6 +48,8 @@ struct GenerateParams {
 struct ChatRequest {
   GenerateParams params;
   codec::ChatInput input;
+  bool parallel_calls = true;
+  bool include_reasoning = true;
 };
 
 struct PromptInput {
