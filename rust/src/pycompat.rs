@@ -1,9 +1,11 @@
 //! Methods, filters and tests as jinja2 on Python has them, where minijinja's differ or are missing.
 
 use crate::python::{invalid, is_space, to_str, tojson};
+use crate::rewrite::PRINT;
+use crate::sentinel;
 use minijinja::formatting::{format, FormatStyle};
 use minijinja::value::{from_args, Enumerator, Kwargs, Object, ObjectRepr, Rest, ValueKind, ValueOrKwargs};
-use minijinja::{filters, Environment, Error, ErrorKind, State, Value};
+use minijinja::{filters, AutoEscape, Environment, Error, ErrorKind, State, Value};
 use std::sync::Arc;
 
 /// What jinja2's map, select and their kin give: iterable, always true, no JSON.
@@ -24,7 +26,9 @@ impl Object for Generator {
     }
 }
 
-pub fn install(env: &mut Environment<'static>) {
+/// `markup`: the source joins marked text, see rewrite::needs_markup. minijinja gives the formatter the
+/// unmarked side of such a sum, and everything that is printed, which PRINT has marked.
+pub fn install(env: &mut Environment<'static>, markup: bool) {
     env.add_filter("tojson", tojson);
     env.add_filter("percent_format", percent_format);
     env.add_filter("string", |v: &Value| to_str(v).map(Value::from));
@@ -49,13 +53,43 @@ pub fn install(env: &mut Environment<'static>) {
     env.add_global("cycler", Value::from_function(minijinja_contrib::globals::cycler));
     env.add_global("joiner", Value::from_function(minijinja_contrib::globals::joiner));
     env.set_unknown_method_callback(method);
-    env.set_formatter(|out, _state, value| {
+    if markup {
+        env.set_auto_escape_callback(|_| AutoEscape::Custom("python".into()));
+        env.add_filter(PRINT, |v: &Value| to_str(v).map(Value::from_safe_string));
+    } else {
+        env.set_auto_escape_callback(|_| AutoEscape::None);
+    }
+    env.set_formatter(move |out, _state, value| {
+        if markup && !value.is_safe() {
+            return Ok(out.write_str(&escape(&to_str(value)?))?);
+        }
         match value.as_str() {
             Some(s) => out.write_str(s)?,
             None => out.write_str(&to_str(value)?)?,
         }
         Ok(())
     });
+}
+
+/// markupsafe.escape. A control token of the data that is hidden here shows its text, which escaped is
+/// no control token any more.
+fn escape(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    let mut one = |c: char| match c {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '\'' => out.push_str("&#39;"),
+        '"' => out.push_str("&#34;"),
+        c => out.push(c),
+    };
+    for c in s.chars() {
+        match sentinel::text_of(c) {
+            Some(text) => text.chars().for_each(&mut one),
+            None => one(c),
+        }
+    }
+    out
 }
 
 /// A filter of minijinja that gives a list, giving a generator.

@@ -4,8 +4,24 @@
 /// Compiling a chain of `~` takes time in the square of its length.
 const CONCATENATIONS_MAX: usize = 1_000;
 
+/// The filter that prints a value, in sources that need `markup` (see needs_markup).
+pub const PRINT: &str = "python_print";
+
+/// True for a source in which `+` may escape text for HTML: jinja2's `safe` gives a Markup even where
+/// nothing is escaped on output, and Markup + str escapes the str. Sources with other ways to make or
+/// join marked text are left out, since minijinja would escape there and jinja2 does not.
+pub fn needs_markup(source: &str) -> bool {
+    const OTHERS: [&str; 6] = ["~", "macro", "endset", "endcall", "endfilter", "autoescape"];
+    let is_filter = |(at, word): (usize, &str)| {
+        let ends = !source[at + word.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        ends && source[..at].trim_end().ends_with('|')
+    };
+    source.match_indices("safe").any(is_filter) && !OTHERS.iter().any(|other| source.contains(other))
+}
+
 /// The source as minijinja takes it; None when one expression is a chain too long to compile.
-pub fn rewrite(source: &str) -> Option<String> {
+/// `markup`: printed values go through PRINT.
+pub fn rewrite(source: &str, markup: bool) -> Option<String> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(at) = rest.find('{') {
@@ -15,6 +31,7 @@ pub fn rewrite(source: &str) -> Option<String> {
         let taken = match rest.as_bytes().get(1) {
             Some(b'#') => copy_comment(rest, &mut out),
             Some(b'%') => copy_block(rest, &mut out)?,
+            Some(b'{') if markup => copy_printed(rest, &mut out)?,
             Some(b'{') => copy_code(rest, 2, "}}", &mut out)?,
             _ => {
                 out.push('{');
@@ -25,6 +42,22 @@ pub fn rewrite(source: &str) -> Option<String> {
     }
     out.push_str(rest);
     Some(out)
+}
+
+/// `{{ expression }}` as `{{ (expression)|python_print }}`.
+fn copy_printed(rest: &str, out: &mut String) -> Option<usize> {
+    let mut code = String::new();
+    let taken = copy_code(rest, 2, "}}", &mut code)?;
+    let is_sign = |c: char| c == '-' || c == '+';
+    let open = 2 + usize::from(code[2..].starts_with(is_sign));
+    let inner = code.strip_suffix("}}").filter(|inner| inner.len() > open);
+    let Some(inner) = inner else {
+        out.push_str(&code);
+        return Some(taken);
+    };
+    let close = inner.len() - usize::from(inner.len() > open + 1 && inner.ends_with(is_sign));
+    out.push_str(&format!("{}({})|{PRINT} {}", &code[..open], &inner[open..close], &code[close..]));
+    Some(taken)
 }
 
 fn copy_comment(rest: &str, out: &mut String) -> usize {

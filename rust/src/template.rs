@@ -5,7 +5,7 @@ use crate::sentinel::{self, Sentinels, Tokens};
 use crate::strftime::Time;
 use crate::{pycompat, python, rewrite};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -79,9 +79,9 @@ impl Template {
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         env.set_syntax(syntax.map_err(|e| describe(&e))?);
-        env.set_auto_escape_callback(|_| AutoEscape::None);
         env.set_fuel(Some(FUEL));
-        pycompat::install(&mut env);
+        let markup = rewrite::needs_markup(source);
+        pycompat::install(&mut env, markup);
         env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
             let text = python::to_str(message)?;
             RAISED.with(|raised| *raised.borrow_mut() = Some(text.clone()));
@@ -93,7 +93,7 @@ impl Template {
                 None => Err(python::invalid("strftime_now: no time was given")),
             }
         });
-        let Some(source_text) = rewrite::rewrite(source) else {
+        let Some(source_text) = rewrite::rewrite(source, markup) else {
             return failed("an expression joins too many parts with ~");
         };
         env.add_template_owned(NAME, source_text).map_err(|e| describe(&e))?;

@@ -81,6 +81,30 @@ TEST(Jinja, HasWhatTheParserLacks) {
   );
 }
 
+TEST(Jinja, TextMarkedSafeEscapesWhatIsAddedToIt) {  // as jinja2's Markup does
+  constexpr const char* kValue = R"({"a": "<b>'&\""})";
+  EXPECT_EQ(
+      with_x("{{- 'a<'|safe + x.a + ('>'|safe) -}} | {{ x.a }}|{{ x|tojson }}{{'}}'}}", kValue),
+      "a<&lt;b&gt;&#39;&amp;&#34;>| <b>'&\"|{\"a\": \"<b>'&\\\"\"}}}"
+  );
+  EXPECT_EQ(
+      with_x("{{ x.a + 'a<'|safe }}{{ none }}{{ [x.b] }}", kValue),
+      "&lt;b&gt;&#39;&amp;&#34;a<None[Undefined]"
+  );
+  EXPECT_EQ(with_x("{{ 'a'|safe ~ x.a }}", kValue), "a<b>'&\"");
+  EXPECT_EQ(with_x("{{ x.a|safe }}{{ x.a }}", kValue), "<b>'&\"<b>'&\"");
+}
+
+TEST(Jinja, EscapedDataIsNoControlTokenAnyMore) {
+  ChatInput input;
+  input.kwargs_json = R"({"x": "<|end|>"})";
+  auto prompt = render("{{ 'a'|safe + x }}{{ x }}", input, {"<|end|>"});
+  ASSERT_TRUE(prompt) << prompt.error().message;
+  EXPECT_EQ(prompt->text, "a&lt;|end|&gt;<|end|>");
+  ASSERT_EQ(prompt->literal.size(), 1U);
+  EXPECT_EQ(prompt->literal[0].begin, 14U);
+}
+
 TEST(Jinja, FreezesTheClock) {
   ChatInput input;
   input.now = "2026-07-26 12:34:56";
