@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -87,7 +88,29 @@ bool surely_stable(char32_t code) {
   return false;
 }
 
+// What the Hugging Face library (0.23), whose tables of normal forms are those of Unicode 9, leaves
+// as it is: characters that later versions gave a decomposition or a combining class, and the one
+// that composes to such. Found by asking it for each character. Models were trained on its output.
+constexpr std::array<CodeRange, 45> kLeftAlone{{
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+    {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
+    {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},
+    {0xA82C, 0xA82C},   {0xAB69, 0xAB69},   {0x10781, 0x107BA}, {0x10D24, 0x10D27},
+    {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
+    {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
+    {0x11930, 0x11930}, {0x11938, 0x11938}, {0x1193D, 0x1193E}, {0x11943, 0x11943},
+    {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99},
+    {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42},
+    {0x16FF0, 0x16FF1}, {0x1E030, 0x1E06D}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136},
+    {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1F16C, 0x1F16C},
+    {0x1FBF0, 0x1FBF9},
+}};
+
 void append_decomposed(char32_t code, bool compatible, std::vector<utf8proc_int32_t>& out) {
+  if (normal_forms_leave(code)) {
+    out.push_back(static_cast<utf8proc_int32_t>(code));
+    return;
+  }
   // The longest canonical decomposition has 4 code points; 18 is utf8proc's longest of any kind.
   std::array<utf8proc_int32_t, 18> part;
   int boundary = 0;
@@ -123,7 +146,8 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   };
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const auto code = static_cast<char32_t>(codes[i]);
-    const auto mark_class = static_cast<std::uint64_t>(combining_class(code));
+    const auto mark_class =
+        static_cast<std::uint64_t>(normal_forms_leave(code) ? 0 : combining_class(code));
     if (mark_class == 0) {
       write_back(i);
     } else {
@@ -134,6 +158,18 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
     }
   }
   write_back(codes.size());
+}
+
+// Nothing composes with a character that is left alone, so `codes` may begin with one.
+void append_composed(std::span<utf8proc_int32_t> codes, bool composes, std::string& out) {
+  const std::size_t alone = normal_forms_leave(static_cast<char32_t>(codes.front())) ? 1 : 0;
+  if (alone == 1) append_utf8(out, static_cast<char32_t>(codes.front()));
+  codes = codes.subspan(alone);
+  auto count = static_cast<utf8proc_ssize_t>(codes.size());
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  if (composes) count = utf8proc_normalize_utf32(codes.data(), count, options);
+  for (utf8proc_ssize_t i = 0; i < count; ++i)
+    append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
 }
 
 // Appends a normal form of a valid text. `codes` is memory to be used again.
@@ -148,12 +184,14 @@ void append_form(
     pos += c.bytes;
   }
   order_marks(codes);
-  auto count = static_cast<utf8proc_ssize_t>(codes.size());
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  if (form == NormalForm::kNfc || form == NormalForm::kNfkc)
-    count = utf8proc_normalize_utf32(codes.data(), count, options);
-  for (utf8proc_ssize_t i = 0; i < count; ++i)
-    append_utf8(out, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const auto end = codes.size();
+  for (std::size_t begin = 0; begin < end;) {
+    std::size_t stop = begin + 1;
+    while (stop < end && !normal_forms_leave(static_cast<char32_t>(codes[stop]))) ++stop;
+    append_composed(std::span(codes).subspan(begin, stop - begin), composes, out);
+    begin = stop;
+  }
 }
 
 // Past the ASCII characters at `pos`, or some of them.
@@ -196,6 +234,13 @@ Unstable next_unstable(std::string_view text, std::size_t pos) {
 }
 
 }  // namespace
+
+bool normal_forms_leave(char32_t code) {
+  if (code < kLeftAlone.front().first) return false;
+  for (const CodeRange& range : kLeftAlone)
+    if (code <= range.last) return code >= range.first;
+  return false;
+}
 
 Utf8Char decode_utf8(std::string_view text, std::size_t pos) {
   const auto byte_at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };

@@ -106,6 +106,10 @@ bool is_word_char(char32_t code);
 // run of combining marks.
 std::string_view to_nfc(std::string_view text, std::string& buffer);
 
+// True for characters that no normal form changes or moves here, though later versions of Unicode
+// say so: see kLeftAlone.
+bool normal_forms_leave(char32_t code);
+
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // The same for any form; not as fast as to_nfc for kNfc's usual texts.
 std::string_view to_normal_form(NormalForm form, std::string_view text, std::string& buffer);

@@ -111,7 +111,7 @@ std::string nfc_by_library(const std::string& text) {
 
 TEST(ToNfc, EveryCharacterAsInTheLibrary) {
   for (char32_t code = 1; code <= 0x10FFFF; ++code) {
-    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    if ((code >= 0xD800 && code <= 0xDFFF) || normal_forms_leave(code)) continue;
     std::string text = "ae";
     append_utf8(text, code);
     text += "o";
@@ -134,9 +134,30 @@ TEST(ToNfc, RandomTextsAsInTheLibrary) {
         rc::gen::inRange<char32_t>(0x900, 0xE00)
     ));
     std::string text, buffer;
-    for (char32_t code : codes) append_utf8(text, code);
+    for (char32_t code : codes)
+      if (!normal_forms_leave(code)) append_utf8(text, code);
     RC_ASSERT(std::string(to_nfc(text, buffer)) == nfc_by_library(text));
   }));
+}
+
+TEST(NormalForms, DecomposeAndCompose) {
+  std::string buffer;
+  EXPECT_EQ(to_normal_form(NormalForm::kNfd, "\xC3\xA9!", buffer), "e\xCC\x81!");
+  EXPECT_EQ(to_normal_form(NormalForm::kNfkc, "\xEF\xAC\x81\xC2\xB2", buffer), "fi2");
+  EXPECT_EQ(
+      to_normal_form(NormalForm::kNfkd, "\xEF\xBC\xA1\xC3\xA9\xFF", buffer), "Ae\xCC\x81\xFF"
+  );
+  EXPECT_EQ(to_normal_form(NormalForm::kNfkd, "abc", buffer), "abc");
+}
+
+TEST(NormalForms, CharactersNewerThanTheLibrarysTablesStay) {
+  std::string buffer;
+  // U+AB69 of Unicode 13; U+1ABF, a mark of class 220 there, keeps its place.
+  EXPECT_EQ(to_normal_form(NormalForm::kNfkc, "\xEA\xAD\xA9", buffer), "\xEA\xAD\xA9");
+  const std::string marks = "a\xCC\x81\xE1\xAA\xBF";
+  EXPECT_EQ(to_nfc(marks, buffer), "\xC3\xA1\xE1\xAA\xBF");
+  const std::string behind = "a\xE1\xAA\xBF\xCC\x81";
+  EXPECT_EQ(to_nfc(behind, buffer), behind);
 }
 
 TEST(ToNfc, LongRunsOfMarksTakeNoSquareTime) {

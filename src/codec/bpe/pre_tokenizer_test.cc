@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/bpe/word_scanner.h"
+#include "codec/hf/regex.h"
 
 namespace artery::codec {
 namespace {
@@ -97,6 +98,16 @@ TEST(SplitWords, JoinedTheyAreTheText) {
   }
 }
 
+// The matches of a pattern that matches every character.
+std::vector<std::string> matched(std::string_view pattern, const std::string& text) {
+  const auto regex = Regex::compile(pattern);
+  std::vector<std::string> out;
+  regex->each_match(text, [&](std::size_t begin, std::size_t end) {
+    out.push_back(text.substr(begin, end - begin));
+  });
+  return out;
+}
+
 TEST(WordScanner, EqualsSplitWords) {
   EXPECT_TRUE(rc::check([] {
     const auto parts = *rc::gen::container<std::vector<std::string>>(rc::gen::oneOf(
@@ -109,6 +120,9 @@ TEST(WordScanner, EqualsSplitWords) {
         rc::gen::element<std::string>(
             "a",
             "Zz",
+            "AB",
+            "\xC7\x85",
+            "\xCA\xB0",
             "1",
             "234",
             "\xC2\xBD",
@@ -122,7 +136,28 @@ TEST(WordScanner, EqualsSplitWords) {
     std::string text;
     for (const std::string& part : parts) text += part;
     for (SplitRule rule : kRules) RC_ASSERT(scanned(rule, text) == words(rule, text));
+    for (SplitRule rule : {SplitRule::kGpt2, SplitRule::kQwen2, SplitRule::kLlama3})
+      RC_ASSERT(scanned(rule, text) == matched(patterns_of(rule).front(), text));
   }));
+}
+
+TEST(SplitWords, O200kKeepsCapitalsThenSmallLetters) {
+  EXPECT_THAT(
+      words(SplitRule::kO200k, "HelloWORLDxY's 1234"),
+      ElementsAre("Hello", "WORLDx", "Y's", " ", "123", "4")
+  );
+  EXPECT_THAT(
+      words(SplitRule::kTekken, "HelloWORLD's 12"),
+      ElementsAre("Hello", "WORLD", "'s", " ", "1", "2")
+  );
+  EXPECT_THAT(words(SplitRule::kO200k, "a//\n/b"), ElementsAre("a", "//\n/", "b"));
+}
+
+TEST(SplitWords, DeepSeekV3CutsInPasses) {
+  EXPECT_THAT(
+      words(SplitRule::kDeepSeekV3, "x1234\xE4\xB8\xAD\xE3\x81\x82y.z!!\n"),
+      ElementsAre("x", "123", "4", "\xE4\xB8\xAD\xE3\x81\x82", "y", ".z", "!!\n")
+  );
 }
 
 TEST(FindPreTokenizer, KnowsFamiliesAndNamesTheUnknown) {

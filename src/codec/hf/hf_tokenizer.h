@@ -21,11 +21,11 @@ namespace artery::codec {
 // What a model's folder says of its tokenizer outside tokenizer.json.
 struct HfTokenizerConfig {
   // Texts of special tokens; empty: not named. One that is no token is ignored, with a warning.
-  std::string bos, eos, pad, unk;
+  std::string bos = {}, eos = {}, pad = {}, unk = {};
   // Whether BOS and EOS are put around a text; without a value the post-processor of tokenizer.json
   // says it.
-  std::optional<bool> add_bos, add_eos;
-  std::vector<TokenId> end_of_generation;  // beside EOS and the known end tokens
+  std::optional<bool> add_bos = {}, add_eos = {};
+  std::vector<TokenId> end_of_generation = {};  // beside EOS and the known end tokens
   // Rows of the model's embedding; 0: not known. Missing tokens are filled up as unused; added
   // tokens beyond it are left out; any other token beyond it is an error.
   std::size_t vocab_size = 0;
