@@ -7,10 +7,9 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "bench/spread.h"
-#include "cli/model_file.h"
+#include "cli/hf_tokenizer_loader.h"
 #include "cli/options.h"
 #include "cli/report.h"
-#include "cli/serving.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 
@@ -50,8 +49,7 @@ Result<int> run_bench_tokenizer(const Options& options) {
   constexpr std::size_t kTextMax = std::size_t{1} << 30;
   const std::string text = TRY(system_file_system().read(input, kTextMax));
   if (text.empty()) return fail(Code::kBadFile, "{}: is empty", input);
-  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
-  const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_tokenizer(*file));
+  const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_any_tokenizer(path));
   const Measured measured = measure(*tokenizer, text, options.integer("repetitions"));
   const auto mib = [](double value) { return fmt::format("{:.1f} MiB/s", value); };
   Table table;

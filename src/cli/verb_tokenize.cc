@@ -7,11 +7,10 @@
 
 #include "base/clock.h"
 #include "cli/base64.h"
+#include "cli/hf_tokenizer_loader.h"
 #include "cli/json_lines.h"
-#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/report.h"
-#include "cli/serving.h"
 #include "cli/verbs.h"
 #include "codec/stream/detokenizer.h"
 
@@ -87,8 +86,7 @@ using LineVerb = std::function<Result<json::object>(const codec::Tokenizer&, con
 
 Result<int> run_lines(const Options& options, const LineVerb& answer) {
   const std::string path = TRY(options.require("model"));
-  const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
-  const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_tokenizer(*file));
+  const std::shared_ptr<const codec::Tokenizer> tokenizer = TRY(load_any_tokenizer(path));
   TRY(with_input(options.text("input"), [&](std::istream& in) {
     return for_each_line(in, std::cout, [&](const JsonLine& line) {
       return answer(*tokenizer, line);
