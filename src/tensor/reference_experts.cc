@@ -18,8 +18,11 @@ bool is_larger(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a >
 std::vector<std::int32_t> largest(std::span<const double> logits, int used) {
   std::vector<std::int32_t> order(logits.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
-  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
-    return is_larger(logits[static_cast<std::size_t>(a)], logits[static_cast<std::size_t>(b)]);
+  // Not stable_sort: clang warns of what libstdc++'s calls.
+  std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) {
+    const double x = logits[static_cast<std::size_t>(a)];
+    const double y = logits[static_cast<std::size_t>(b)];
+    return is_larger(x, y) || (!is_larger(y, x) && a < b);
   });
   order.resize(static_cast<std::size_t>(used));
   std::ranges::sort(order);

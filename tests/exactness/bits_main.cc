@@ -243,6 +243,82 @@ void run_models(tensor::Backend& backend, tensor::KvType kv_type, Lines& out) {
   }
 }
 
+tensor::Rows random_rows(
+    tensor::Backend& backend, std::int64_t rows, std::int64_t cols, SeqRandom& random
+) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows * cols; ++i) {
+    values.push_back(static_cast<float>(random.between(-4000, 4000)) / 1024.0f);
+  }
+  const tensor::Rows out = backend.alloc(rows, cols);
+  backend.load(values, out);
+  return out;
+}
+
+void add_rows(tensor::Backend& backend, const tensor::Rows& rows, Sum& sum) {
+  std::vector<float> values(static_cast<std::size_t>(rows.rows * rows.cols));
+  backend.store(rows, values);
+  sum.add_bytes(std::as_bytes(std::span(values)));
+}
+
+// Rows 24 .. 199 of a sequence whose first 24 entries are gone, as a chunk and then row by row.
+std::string windowed_attention(tensor::Backend& backend, tensor::KvType type, int window) {
+  const tensor::KvGeometry geometry = {1, 2, 24, type};
+  std::vector<std::byte> memory(static_cast<std::size_t>(13 * geometry.page_bytes()), std::byte{0});
+  std::vector<PageId> pages;
+  for (PageId page = 12; page >= 0; --page) pages.push_back(page);
+  std::vector<Position> positions;
+  for (Position p = 24; p < 200; ++p) positions.push_back(p);
+  SeqRandom random(31);
+  const std::vector<float> sinks = {0.5f, -3.0f, 2.25f, 0.0f};
+  Sum sum;
+  const auto run = [&](std::size_t begin, std::size_t end) {
+    const std::vector<std::int32_t> offsets = {0, static_cast<std::int32_t>(end - begin)};
+    const std::vector<Position> first = {24};
+    tensor::AttentionBatch batch;
+    batch.positions = std::span(positions).subspan(begin, end - begin);
+    batch.offsets = offsets;
+    batch.page_table = pages;
+    batch.pages_max = std::ssize(pages);
+    batch.first = first;
+    const tensor::KvPages kv = {memory.data(), geometry};
+    const auto rows = static_cast<std::int64_t>(end - begin);
+    const tensor::Rows k = random_rows(backend, rows, 48, random);
+    const tensor::Rows v = random_rows(backend, rows, 48, random);
+    backend.kv_write(k, v, kv, 0, batch);
+    const tensor::Rows q = random_rows(backend, rows, 96, random);
+    const tensor::Rows out = backend.alloc(rows, 96);
+    backend.attention(q, kv, 0, batch, {.scale = 0.2f, .window = window, .sinks = sinks}, out);
+    add_rows(backend, out, sum);
+    backend.reset();
+  };
+  run(0, 150);
+  for (std::size_t row = 150; row < positions.size(); ++row) run(row, row + 1);
+  return sum.digest();
+}
+
+// What the tiny models do not use.
+void run_verbs(tensor::Backend& backend, const std::vector<tensor::KvType>& types, Lines& out) {
+  for (const tensor::KvType type : types) {
+    for (const int window : {0, 70}) {
+      out[fmt::format("window {} kv {}", window, tensor::name(type))] =
+          windowed_attention(backend, type, window);
+    }
+  }
+  SeqRandom random(32);
+  Sum sum;
+  for (const auto gating :
+       {tensor::Gating::kSilu, tensor::Gating::kGeluTanh, tensor::Gating::kClamped}) {
+    const tensor::Rows gate = random_rows(backend, 3, 1001, random);
+    const tensor::Rows up = random_rows(backend, 3, 1001, random);
+    backend.scale(gate, 3.3f);
+    backend.gated(gating, gate, up, gate);
+    add_rows(backend, gate, sum);
+  }
+  backend.reset();
+  out["gatings"] = sum.digest();
+}
+
 void run_math(Lines& out) {
   Sum exp_sum;
   Sum log_sum;
@@ -349,6 +425,7 @@ int run(const std::string& golden) {
   const auto reference = tensor::make_reference_backend(pool);
   Lines of_reference;
   run_models(*reference, tensor::KvType::kF64, of_reference);
+  run_verbs(*reference, {tensor::KvType::kF64}, of_reference);
   for (const auto& [name, digest] : of_reference) common["reference " + name] = digest;
   int wrong = 0;
   for (const auto isa : {tensor::Isa::kScalar, tensor::Isa::kAvx2, tensor::Isa::kAvx512}) {
@@ -356,6 +433,8 @@ int run(const std::string& golden) {
     const auto backend = tensor::make_fast_backend(pool, isa);
     Lines lines = common;
     run_models(*backend, tensor::KvType::kI16, lines);
+    using enum tensor::KvType;
+    run_verbs(*backend, {kF16, kF32, kI16, kI16V8}, lines);
     for (const auto type : {tensor::KvType::kF16, tensor::KvType::kF32}) {
       Lines other;
       run_models(*backend, type, other);
