@@ -147,7 +147,7 @@ class Writer:
         out.add_tokenizer_pre("gpt-2")
         out.add_token_list(tokens)
         out.add_token_types([1] * special + [3] * (len(tokens) - special))
-        out.add_token_merges([])
+        out.add_token_merges(["! !"])  # readers want one; its token does not exist
         out.add_bos_token_id(self.config["bos_token_id"])
         out.add_eos_token_id(self.config["eos_token_id"])
         out.add_add_bos_token(False)
