@@ -11,6 +11,7 @@ import unittest
 
 import fixtures
 import harness
+import talker
 from harness import Server
 
 # 3.57 was tried.
@@ -98,6 +99,61 @@ expect("model", lambda: client.completions.create(model="other", prompt="x"))
 expect("long", lambda: client.completions.create(model=name, prompt="a " * 600))
 stranger = OpenAI(base_url=url + "/v1", api_key="wrong", max_retries=0)
 expect("key", lambda: stranger.models.list())
+print(json.dumps(seen))
+"""
+
+SAID = (
+    "<think>\nThe user wants weather.\n</think>\n\nLet me look.\n<tool_call>\n"
+    '{"name": "get_weather", "arguments": {"city": "Zürich \\"Ost\\"", "days": 3}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+)
+
+# A turn with tools, streamed, whole and by the client's helper, and the turn that follows it.
+TOOLS_SCRIPT = r"""
+import json, sys
+from openai import OpenAI
+
+client = OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=120)
+schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+tools = [
+    {"type": "function", "function": {"name": "get_weather", "parameters": schema}},
+    {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}},
+]
+messages = [{"role": "user", "content": "Weather?"}]
+chat = dict(model="talker", messages=messages, tools=tools, temperature=0)
+seen = {}
+whole = client.chat.completions.create(**chat).choices[0]
+seen["whole"] = whole.message.model_dump(exclude_none=True)
+seen["finish"] = whole.finish_reason
+
+content, reasoning, calls, reasons = "", "", {}, []
+for chunk in client.chat.completions.create(**chat, stream=True):
+    choice = chunk.choices[0]
+    reasons.append(choice.finish_reason)
+    content += choice.delta.content or ""
+    reasoning += getattr(choice.delta, "reasoning_content", None) or ""
+    for delta in choice.delta.tool_calls or []:
+        call = calls.setdefault(delta.index, {"id": delta.id, "name": "", "arguments": ""})
+        call["name"] += delta.function.name or ""
+        call["arguments"] += delta.function.arguments or ""
+seen["stream"] = {"content": content, "reasoning": reasoning, "calls": list(calls.values())}
+seen["stream_finish"] = [reason for reason in reasons if reason]
+
+with client.chat.completions.stream(**chat) as stream:
+    names = [e.name for e in stream if e.type == "tool_calls.function.arguments.done"]
+    final = stream.get_final_completion().choices[0]
+seen["helper"] = [call.function.arguments for call in final.message.tool_calls]
+seen["helper_names"] = names
+
+one = client.chat.completions.create(**chat, parallel_tool_calls=False).choices[0]
+seen["one"] = [call.function.name for call in one.message.tool_calls]
+
+messages.append(whole.message.model_dump(exclude_none=True))
+for call in whole.message.tool_calls:
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": "21 C"})
+after = client.chat.completions.create(**chat)
+seen["cached"] = after.usage.prompt_tokens_details.cached_tokens
+seen["prompt"] = after.usage.prompt_tokens
 print(json.dumps(seen))
 """
 
@@ -196,6 +252,39 @@ class OpenAiClient(harness.Case):
 
     def test_a_closed_stream_ends_the_work(self):
         self.assertTrue(self.idle)
+
+
+class OpenAiClientTools(harness.Case):
+    def test_tool_calls(self):
+        install()
+        with Server(talker.talker("talker", SAID)) as server:
+            done = subprocess.run(
+                [PYTHON, "-I", "-c", TOOLS_SCRIPT, f"http://127.0.0.1:{server.port}"],
+                capture_output=True,
+                env={"NO_PROXY": "127.0.0.1", "PATH": "/usr/bin:/bin"},
+                timeout=harness.HANG_S,
+            )
+            assert done.returncode == 0, f"{done.stderr.decode()[-3000:]}\n{server.log}"
+            self.assertIn("tool-call-parser=hermes reasoning-parser=qwen3", server.log)
+        seen = json.loads(done.stdout)
+        arguments = ['{"city": "Zürich \\"Ost\\"", "days": 3}', "{}"]
+        whole = seen["whole"]
+        self.assertEqual(whole["content"], "Let me look.")
+        self.assertEqual(whole["reasoning_content"], "The user wants weather.")
+        self.assertEqual([call["function"]["arguments"] for call in whole["tool_calls"]], arguments)
+        self.assertEqual(seen["finish"], "tool_calls")
+        self.assertEqual(seen["stream_finish"], ["tool_calls"])
+        streamed = seen["stream"]
+        self.assertEqual(streamed["content"], whole["content"])
+        self.assertEqual(streamed["reasoning"], whole["reasoning_content"])
+        self.assertEqual([call["arguments"] for call in streamed["calls"]], arguments)
+        self.assertEqual([call["name"] for call in streamed["calls"]], ["get_weather", "now"])
+        self.assertEqual(len({call["id"] for call in streamed["calls"]}), 2)
+        self.assertEqual(seen["helper"], arguments)
+        self.assertEqual(seen["helper_names"], ["get_weather", "now"])
+        self.assertEqual(seen["one"], ["get_weather"])
+        # The history renders to what the model said.
+        self.assertGreater(seen["cached"], 0.5 * seen["prompt"])
 
 
 if __name__ == "__main__":
