@@ -10,7 +10,7 @@
 namespace artery::tensor {
 namespace {
 
-// The constants of ops/attention_int16.inc.
+// The constants of ops/attention_int16_kv.inc.
 constexpr double kVectorNorm = 46000;
 constexpr double kWordMax = 32767;
 constexpr double kByteMax = 127;

@@ -13,8 +13,8 @@ namespace artery::tensor {
 double kv_key(const std::byte* keys, const KvGeometry& g, int lane, int d);
 double kv_value(const std::byte* values, const KvGeometry& g, int lane, int d);
 
-// Writes one position's k or v [head_dim]. kI16 rounds as ops/attention_int16.inc documents, with
-// the scale found in float64.
+// Writes one position's k or v [head_dim]. kI16 rounds as ops/attention_int16_kv.inc documents,
+// with the scale found in float64.
 void put_key(std::byte* keys, const KvGeometry& g, int lane, std::span<const double> k);
 void put_value(std::byte* values, const KvGeometry& g, int lane, std::span<const double> v);
 
