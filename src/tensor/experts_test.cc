@@ -228,13 +228,14 @@ INSTANTIATE_TEST_SUITE_P(
     ExpertLayer,
     ::testing::Values(
         LayerShape{DType::kQ4_0, DType::kQ4_0, 12, 96, 160, false},
-        LayerShape{DType::kMXFP4, DType::kMXFP4, 6, 224, 96, true},
+        LayerShape{DType::kMXFP4, DType::kMXFP4, 6, 320, 96, true},
         LayerShape{DType::kQ4_K, DType::kQ6_K, 5, 256, 512, false},
         LayerShape{DType::kQ8_0, DType::kQ4_1, 5, 64, 96, true},
         LayerShape{DType::kBF16, DType::kBF16, 5, 75, 37, true},
         LayerShape{DType::kF32, DType::kF16, 5, 36, 21, false},
         LayerShape{DType::kQ2_K, DType::kQ3_K, 4, 256, 256, false},
         LayerShape{DType::kF32, DType::kQ4_0, 4, 40, 64, true},
+        LayerShape{DType::kF8E4M3, DType::kF8E4M3, 4, 128, 256, false},
         LayerShape{DType::kQ5_1, DType::kBF16, 4, 64, 33, true}
     ),
     [](const auto& layer) {

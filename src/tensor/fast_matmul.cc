@@ -94,6 +94,7 @@ void FastBackend::run_units(
     std::int64_t x_rows,
     const std::function<void(std::int64_t, std::int64_t, int)>& body
 ) {
+  if (units == 0) return;
   const std::int64_t grain = tiles_per_chunk(units, bytes, x_rows);
   // Down to some 64 KiB of weights for one row, to a pair of tiles for many.
   const std::int64_t few = std::max<std::int64_t>(1, (64 << 10) * units / bytes);

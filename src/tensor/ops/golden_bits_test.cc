@@ -80,6 +80,25 @@ std::vector<float> gatings(Backend& b) {
   return all;
 }
 
+std::vector<float> a_mixture(Backend& b, ComputePool& pool) {
+  Rng rng(53);
+  std::vector<WeightMatrix> gate, up, down;
+  for (int e = 0; e < 9; ++e) {
+    for (auto* to : {&gate, &up, &down}) {
+      const DType type = to == &down ? DType::kF8E4M3 : DType::kMXFP4;
+      auto w = WeightMatrix::pack(type, 128, 128, random_weights(type, 128, 128, rng), pool);
+      EXPECT_TRUE(w.has_value());
+      to->push_back(w.take());
+    }
+  }
+  const std::vector<float> bias = activations(rng, 9 * 128);
+  Rows x = load_rows(b, activations(rng, 40 * 128), 40, 128);
+  const Routing routing = b.route(load_rows(b, activations(rng, 40 * 9), 40, 9), {.used = 3});
+  Rows out = b.alloc(40, 128);
+  b.experts(x, routing, {gate, up, down, bias, bias, bias, Gating::kClamped}, out);
+  return store_rows(b, out);
+}
+
 TEST(GoldenBits, ScalarMath) {
   std::vector<double> values;
   for (int i = -500; i < 500; ++i) {
@@ -98,6 +117,7 @@ TEST(GoldenBits, FastBackend) {
     auto backend = make_fast_backend(pool, isa);
     EXPECT_EQ(digest(products(*backend, pool)), "097f079278d93fde") << name(isa);
     EXPECT_EQ(digest(a_layer(*backend)), "7486f460d9b74087") << name(isa);
+    EXPECT_EQ(digest(a_mixture(*backend, pool)), "639a0241d00fc407") << name(isa);
     EXPECT_EQ(digest(gatings(*backend)), "5040a05b540584ae") << name(isa);
   }
 }
@@ -107,6 +127,7 @@ TEST(GoldenBits, ReferenceBackend) {
   auto backend = make_reference_backend(pool);
   EXPECT_EQ(digest(products(*backend, pool)), "d14b684f9204f850");
   EXPECT_EQ(digest(a_layer(*backend)), "474e75519da4de9a");
+  EXPECT_EQ(digest(a_mixture(*backend, pool)), "086678b65a0448fe");
   EXPECT_EQ(digest(gatings(*backend)), "a96cdea22f2d15a9");
 }
 

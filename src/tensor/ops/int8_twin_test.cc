@@ -231,12 +231,31 @@ TEST_P(Int8Type, EqualsPlainLoopsInTheDocumentedOrder) {
       const WeightMatrix w = WeightMatrix::pack(c.type, n, k, c.raw, pool).take();
       for (const Isa isa : isas()) {
         auto backend = make_fast_backend(pool, isa);
-        for (const std::int64_t rows : {1, 2, 3, 4, 5, 8, 15, 70}) {
+        for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 70}) {
           if (threads > 1 && rows > 5) continue;
           const std::vector<float> wanted(expected.begin(), expected.begin() + rows * n);
           ASSERT_TRUE(same_bits(fast_rows(*backend, c, w, rows), wanted))
               << name(isa) << " " << rows << " rows, " << n << "x" << k << ", " << threads;
         }
+      }
+    }
+  }
+}
+
+// The width of gpt-oss: 90 blocks, so that the last unit of a tile and the last stretch are short.
+TEST(Int8Width, Of2880EqualsPlainLoops) {
+  Rng rng(63);
+  ComputePool pool(2);
+  for (const DType type : {DType::kMXFP4, DType::kQ4_0, DType::kQ8_0}) {
+    const Case c = make_case(type, 20, 37, 2880, rng);
+    const std::vector<float> expected = plain_product(c);
+    const WeightMatrix w = WeightMatrix::pack(type, c.n, c.k, c.raw, pool).take();
+    for (const Isa isa : isas()) {
+      auto backend = make_fast_backend(pool, isa);
+      for (const std::int64_t rows : {1, 4, 5, 6, 7, 8, 9, 20}) {
+        const std::vector<float> wanted(expected.begin(), expected.begin() + rows * c.n);
+        ASSERT_TRUE(same_bits(fast_rows(*backend, c, w, rows), wanted))
+            << name(type) << " " << name(isa) << " " << rows;
       }
     }
   }
