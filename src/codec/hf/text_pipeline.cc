@@ -50,6 +50,12 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   return text.substr(begin, end - begin);
 }
 
+// A look that costs little and spares most texts a step's memory.
+bool surely_unmatched(const TextPattern& pattern, std::string_view text) {
+  return !pattern.regex &&
+         (pattern.literal.empty() || text.find(pattern.literal) == std::string_view::npos);
+}
+
 // Lower case, or without marks.
 std::string mapped(std::string_view text, NormalizeStep::Kind kind) {
   std::string out;
@@ -286,7 +292,8 @@ std::string_view TextPipeline::normalize(std::string_view text, std::string& buf
         if (!text.empty()) text = keep(step.content + std::string(text));
         break;
       case NormalizeStep::Kind::kReplace:
-        text = keep(replace_pattern(text, step.pattern, step.content));
+        if (!surely_unmatched(step.pattern, text))
+          text = keep(replace_pattern(text, step.pattern, step.content));
         break;
     }
   }
@@ -295,6 +302,11 @@ std::string_view TextPipeline::normalize(std::string_view text, std::string& buf
 
 void TextPipeline::cut(std::string_view text, bool at_start, const OnWord& on_word) const {
   if (text.empty()) return;
+  const bool whole = std::all_of(cuts_.begin(), cuts_.end(), [&](const CutStep& step) {
+    return step.kind == CutStep::Kind::kPattern && !step.invert &&
+           surely_unmatched(step.pattern, text);
+  });
+  if (whole) return on_word(text);
   Cutter cutter(text, at_start);
   for (const CutStep& step : cuts_) cutter.apply(step);
   for (const Piece& piece : cutter.pieces())
