@@ -141,9 +141,10 @@ Plan Core::make_plan() {
   Limits within = limits();
   if (windows_ != nullptr) {
     // One whose last row is on its way still holds its window pages, and so its slot.
-    within.seqs_max -= static_cast<int>(std::count_if(
-        views_.begin(), views_.end(), [](const auto& view) { return view.running && view.blocked; }
-    ));
+    within.seqs_max -=
+        static_cast<int>(std::count_if(views_.begin(), views_.end(), [](const auto& view) {
+          return view.running && view.blocked;
+        }));
     if (within.seqs_max <= 0) return {};
   }
   return plan(state, within);

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "engine/core_rig.h"
+#include "engine/core_rig_testing.h"
 
 namespace artery::engine {
 namespace {

@@ -76,6 +76,115 @@ TEST(PoolSize, MakeEngineReportsIt) {
   EXPECT_EQ(engine.error().code, Code::kOutOfMemory);
 }
 
+// Gemma 3 270M: 18 layers, 15 of them with a window of 512.
+model::KvLayout gemma3_270m() {
+  model::KvLayout layout;
+  for (const auto kind : {model::KvKind::kGlobal, model::KvKind::kWindow}) {
+    model::KvGroup group;
+    group.kind = kind;
+    group.geometry = {kind == model::KvKind::kWindow ? 15 : 3, 1, 256, tensor::KvType::kI16};
+    if (kind == model::KvKind::kWindow) group.window_tokens = 512;
+    layout.groups.push_back(group);
+  }
+  return layout;
+}
+
+// Mistral 7B v0.1: 32 layers with a window of 4096.
+model::KvLayout mistral_7b() {
+  model::KvLayout layout;
+  model::KvGroup group;
+  group.kind = model::KvKind::kWindow;
+  group.geometry = {32, 8, 128, tensor::KvType::kI16};
+  group.window_tokens = 4096;
+  layout.groups.push_back(group);
+  return layout;
+}
+
+Result<PoolSize> size_windows(
+    const model::KvLayout& layout,
+    std::int64_t max_len,
+    std::int64_t pool_bytes,
+    std::int64_t memory
+) {
+  model::ModelInfo info;
+  info.context_length = 32'768;
+  Config config;
+  config.max_model_len = max_len;
+  config.kv_pool_bytes = pool_bytes;
+  return size_pool(config, info, layout, memory);
+}
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+void expect_sound(const PoolSize& size, const model::KvLayout& layout, std::int64_t limit) {
+  EXPECT_LE(size.bytes(), limit);
+  EXPECT_GE(size.slots, 1);
+  EXPECT_GE(size.pages, (size.max_model_len + 15) / 16);
+  EXPECT_GE(size.window_pages, size.window_pages_running);
+  EXPECT_EQ(
+      size.window_pages_running,
+      window_pages_running(WindowShape::of(layout), size.slots, 512, size.max_model_len)
+  );
+}
+
+TEST(PoolSize, AWindowedModelTakesLessThanIfItHadNone) {
+  const auto made = size_windows(gemma3_270m(), 0, 0, 16 * kGiB);
+  ASSERT_TRUE(made);
+  expect_sound(*made, gemma3_270m(), 2 * 2048 * 18 * (std::int64_t{2} * (256 * 32 + 64)));
+  EXPECT_EQ(made->max_model_len, 32'768);
+  EXPECT_EQ(made->pages, 2 * 2048);
+  EXPECT_EQ(made->slots, 64);
+  // 32 pages before a boundary and 2 more each, and two steps of 512 rows.
+  EXPECT_EQ(made->window_pages_running, 64 * 34 + 64);
+  EXPECT_EQ(made->window_pages, made->window_pages_running * 5 / 4);
+}
+
+TEST(PoolSize, WideWindowsMeanFewerSequencesAtOnce) {
+  const auto made = size_windows(mistral_7b(), 0, 0, 32 * kGiB);
+  ASSERT_TRUE(made);
+  expect_sound(*made, mistral_7b(), 8 * kGiB);
+  EXPECT_EQ(made->page_bytes, 0);
+  EXPECT_EQ(made->max_model_len, 32'768);
+  EXPECT_GE(made->slots, 8);
+  EXPECT_LT(made->slots, 16);
+  EXPECT_EQ(made->pages, 2 * made->slots * 2048);
+}
+
+TEST(PoolSize, OneSequenceMustFitWithItsWindow) {
+  // A window of 4096 is 258 pages of 2 MiB; two steps add 64.
+  const auto tight = size_windows(mistral_7b(), 0, 700 << 20, 16 * kGiB);
+  ASSERT_TRUE(tight);
+  expect_sound(*tight, mistral_7b(), 700 << 20);
+  EXPECT_EQ(tight->slots, 1);
+  EXPECT_EQ(tight->max_model_len, 32'768);
+  const auto shorter = size_windows(mistral_7b(), 0, 100 << 20, 16 * kGiB);
+  ASSERT_TRUE(shorter);
+  expect_sound(*shorter, mistral_7b(), 100 << 20);
+  EXPECT_LT(shorter->max_model_len, 1024);
+  const auto too_long = size_windows(mistral_7b(), 8192, 100 << 20, 16 * kGiB);
+  ASSERT_FALSE(too_long);
+  EXPECT_EQ(too_long.error().code, Code::kOutOfMemory);
+  EXPECT_NE(too_long.error().message.find("8192"), std::string::npos);
+  EXPECT_FALSE(size_windows(mistral_7b(), 0, 1 << 20, 16 * kGiB));
+}
+
+TEST(PoolSize, EveryBudgetIsKeptAndMoreIsNeverWorse) {
+  for (const model::KvLayout& layout : {gemma3_270m(), mistral_7b()}) {
+    std::int64_t len = 0;
+    for (std::int64_t bytes = 1 << 20; bytes < 16 * kGiB; bytes += bytes / 7) {
+      const auto made = size_windows(layout, 0, bytes, 16 * kGiB);
+      if (!made) {
+        EXPECT_EQ(len, 0);
+        continue;
+      }
+      expect_sound(*made, layout, bytes);
+      EXPECT_GE(made->max_model_len, len);
+      len = made->max_model_len;
+    }
+    EXPECT_EQ(len, 32'768);
+  }
+}
+
 class FakeFiles final : public FileSystem {
  public:
   explicit FakeFiles(std::vector<std::pair<std::string, std::string>> files)

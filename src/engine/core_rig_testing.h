@@ -262,6 +262,13 @@ inline Request random_request(SeqRandom& random, std::int64_t tokens_max) {
     params.stop_ids = {3, 7};
     params.min_tokens = static_cast<int>(random.between(0, 6));
   }
+  // One or two tokens again and again: drafts come true, wholly or in part.
+  if (random.chance(0.3)) {
+    const std::int64_t kinds = random.between(1, 2);
+    for (std::int64_t i = 0; i < kinds; ++i) {
+      params.logit_bias.push_back({static_cast<TokenId>(random.between(0, kVocab - 1)), 100.0F});
+    }
+  }
   if (random.chance(0.2)) request.make_matcher = random_grammar(random.next());
   if (random.chance(0.1)) {
     request.prompt_logprobs = 1;
@@ -317,6 +324,11 @@ inline Load random_load(SeqRandom& random) {
   load.config.prefill_chunk_max = kChunks[random.between(0, 4)];
   load.config.enable_prefix_caching = random.chance(0.75);
   if (random.chance(0.7)) load.interleave = random.next() | 1;
+  SpeculationConfig& drafts = load.config.speculation;
+  if (random.chance(0.5)) drafts.mode = SpeculationMode::kAlways;
+  if (random.chance(0.2)) drafts.mode = SpeculationMode::kWherePays;
+  drafts.tokens = static_cast<int>(random.between(1, 6));
+  drafts.match_min = static_cast<int>(random.between(1, 2));
   return load;
 }
 
