@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "model/format/gguf.h"
+#include "base/file_system.h"
+#include "codec/hf/hf_tokenizer.h"
+#include "model/format/open.h"
 #include "tensor/dtype.h"
 
 namespace artery::cli {
@@ -11,41 +13,45 @@ namespace {
 
 namespace files = std::filesystem;
 
+constexpr std::size_t kTemplateBytesMax = std::size_t{4} << 20;
+constexpr std::size_t kConfigBytesMax = std::size_t{64} << 20;
+
 Result<> check_path(const std::string& path) {
   std::error_code why;
   const files::file_status status = files::status(path, why);
-  if (!files::exists(status))
-    return fail(Code::kNotFound, "{}: no such file; give the path of a .gguf file", path);
+  if (!files::exists(status)) {
+    return fail(
+        Code::kNotFound,
+        "{}: no such file; give the path of a .gguf file or of a model's folder",
+        path
+    );
+  }
   // Opening a pipe waits for its writer, maybe for ever, and a pipe cannot be mapped.
   if (files::is_fifo(status) || files::is_socket(status))
     return fail(Code::kBadFile, "{}: a pipe or socket, not a file; give a .gguf file", path);
-  if (!files::is_directory(status)) return {};
-  if (files::exists(files::path(path) / "config.json", why))
-    return fail(
-        Code::kUnsupported,
-        "{}: a folder with config.json; safetensors folders come later, give a .gguf file",
-        path
-    );
-  return fail(Code::kBadFile, "{}: a folder without config.json; give a .gguf file", path);
+  return {};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& path) {
   TRY(check_path(path));
-  std::unique_ptr<model::ModelFile> file = TRY(model::GgufFile::open(path));
-  if (file->find_key("split.count") != nullptr) {
-    const std::uint64_t count = TRY(file->get_unsigned("split.count"));
-    if (count > 1)
-      return fail(
-          Code::kUnsupported,
-          "{}: one part of a model split into {} files; split files come later, join them with "
-          "`gguf-split --merge` first",
-          path,
-          count
-      );
-  }
-  return file;
+  return model::open_model(path);
+}
+
+Result<std::string> folder_chat_template(const std::string& folder) {
+  const FileSystem& fs = system_file_system();
+  Result<std::string> jinja = fs.read(folder + "/chat_template.jinja", kTemplateBytesMax);
+  if (jinja || jinja.error().code != Code::kNotFound) return jinja;
+  const std::string path = folder + "/tokenizer_config.json";
+  Result<std::string> text = fs.read(path, kConfigBytesMax);
+  if (!text && text.error().code == Code::kNotFound) return std::string();
+  if (!text) return text;
+  Result<codec::HfConfigFile> config = codec::read_tokenizer_config(*text);
+  if (!config) return fail(config.error().code, "{}: {}", path, config.error().message);
+  for (const codec::NamedTemplate& one : config->chat_templates)
+    if (one.name == "default" || config->chat_templates.size() == 1) return one.source;
+  return std::string();
 }
 
 std::string cache_folder() {
@@ -57,7 +63,13 @@ std::string cache_folder() {
   return {};
 }
 
-std::string file_stem(const std::string& path) { return files::path(path).stem().string(); }
+std::string file_stem(const std::string& path) {
+  files::path name(path);
+  if (!name.has_filename()) name = name.parent_path();  // "folder/"
+  std::error_code why;
+  // A folder's name may hold a dot: Qwen3-0.6B.
+  return (files::is_directory(name, why) ? name.filename() : name.stem()).string();
+}
 
 bool mostly_quantized(const model::ModelFile& file) {
   std::uint64_t quantized = 0, total = 0;

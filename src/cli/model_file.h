@@ -9,11 +9,15 @@
 
 namespace artery::cli {
 
-// Opens a GGUF. kNotFound; kBadFile; kUnsupported for what later versions will read (a folder with
-// safetensors, one part of a split set), each named.
+// A .gguf, a part of a split set, or a folder (model/format/open.h). kNotFound; kBadFile, for pipes
+// too; kUnsupported.
 Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& path);
 
-// "model" of "/a/b/model.gguf".
+// The chat template in a model's folder: chat_template.jinja, else that of tokenizer_config.json;
+// empty when there is none. kBadFile, kIo.
+Result<std::string> folder_chat_template(const std::string& folder);
+
+// "model" of "/a/b/model.gguf", "Qwen3-0.6B" of the folder "/a/Qwen3-0.6B/".
 std::string file_stem(const std::string& path);
 
 // Where what a start finds out about files is kept for the next one: $XDG_CACHE_HOME/artery or

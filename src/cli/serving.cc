@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory_limit.h"
 #include "cli/model_facts.h"
+#include "cli/hf_tokenizer_loader.h"
 #include "cli/model_file.h"
 #include "cli/start_phases.h"
 #include "cli/vocab_loader.h"
@@ -184,6 +185,12 @@ Result<LoadedModel> load_serving(
 }
 
 Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::ModelFile& file) {
+  if (!file.folder().empty()) {
+    const model::TensorInfo* table = file.find("token_embd.weight");
+    const auto rows = static_cast<std::size_t>(table == nullptr ? 0 : table->rows());
+    HfTokenizerFiles files = TRY(load_hf_tokenizer(file.folder(), rows));
+    return std::shared_ptr<const codec::Tokenizer>(std::move(files.tokenizer));
+  }
   codec::VocabData vocab = TRY(load_vocab(file));
   return std::shared_ptr<const codec::Tokenizer>(TRY(codec::Tokenizer::make(std::move(vocab))));
 }
@@ -224,14 +231,18 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
         chosen
     );
   }
+  if (source.empty() && file != nullptr) {
+    if (!file->folder().empty())
+      source = TRY(folder_chat_template(file->folder()));
+    else if (file->find_key("tokenizer.chat_template") != nullptr)
+      source = TRY(file->get_string("tokenizer.chat_template"));
+  }
   if (source.empty()) {
-    if (file == nullptr || file->find_key("tokenizer.chat_template") == nullptr)
-      return fail(
-          Code::kUnsupported,
-          "the model file has no chat template: give one with --chat-template, or use text "
-          "completion"
-      );
-    source = TRY(file->get_string("tokenizer.chat_template"));
+    return fail(
+        Code::kUnsupported,
+        "the model file has no chat template: give one with --chat-template, or use text "
+        "completion"
+    );
   }
   return std::shared_ptr<const codec::ChatTemplate>(
       TRY(codec::ChatTemplate::make(source, std::move(tokens)))

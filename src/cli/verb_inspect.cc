@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/hf_tokenizer_loader.h"
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
@@ -13,7 +14,9 @@
 #include "codec/stream/detokenizer.h"
 #include "codec/tokenizer.h"
 #include "model/format/gguf.h"
+#include "model/format/hf_folder.h"
 #include "model/load.h"
+#include "tensor/compute_pool.h"
 #include "tensor/dtype.h"
 #include "tensor/quant/decode.h"
 
@@ -89,6 +92,12 @@ void file_rows(Table& table, const model::ModelFile& file) {
   table.row("size", bytes_text(static_cast<double>(file.file_bytes())), file.file_bytes());
   if (gguf != nullptr)
     table.row("alignment", fmt::format("{}", gguf->alignment()), gguf->alignment());
+  json::array parts;
+  for (const std::string& part : file.file_names()) {
+    if (file.files().size() > 1) table.line(fmt::format("  file {}: {}", parts.size(), part));
+    parts.emplace_back(part);
+  }
+  table.json_only("files", std::move(parts));
   json::array warnings;
   for (const std::string& warning : file.warnings()) {
     table.line("warning: " + warning);
@@ -113,19 +122,31 @@ void metadata_rows(Table& table, const model::ModelFile& file) {
   table.json_only("metadata", std::move(all));
 }
 
+// What a folder calls the tensor itself, where that differs.
+std::string origin(const model::TensorInfo& tensor) {
+  std::string out;
+  if (!tensor.source.empty()) out += " from " + shown(tensor.source);
+  const bool other_type = tensor.source_type != tensor::name(tensor.type);
+  if (!tensor.source_type.empty() && other_type) out += " " + tensor.source_type;
+  return out;
+}
+
 void tensor_rows(Table& table, const model::ModelFile& file) {
   table.line(fmt::format("\n{} tensors", file.tensors().size()));
+  const bool many = file.files().size() > 1;
   json::array all;
   std::map<std::string_view, std::pair<int, std::uint64_t>> by_type;
   for (const model::TensorInfo& tensor : file.tensors()) {
     const std::string_view type = tensor::name(tensor.type);
     table.line(fmt::format(
-        "  {:<36}{:<9}{:<22}{:>12} at {}",
+        "  {:<36}{:<9}{:<22}{:>12} at {}{}{}",
         shown(tensor.name),
         type,
         shape_text(tensor.shape),
         tensor.bytes,
-        tensor.offset
+        tensor.offset,
+        many ? fmt::format(" of file {}", tensor.file) : "",
+        origin(tensor)
     ));
     all.push_back({
         {"name", shown(tensor.name)},
@@ -133,7 +154,10 @@ void tensor_rows(Table& table, const model::ModelFile& file) {
         {"shape", json::value_from(tensor.shape)},
         {"bytes", tensor.bytes},
         {"offset", tensor.offset},
+        {"file", tensor.file},
     });
+    if (!tensor.source.empty()) all.back().as_object()["source"] = shown(tensor.source);
+    if (!tensor.source_type.empty()) all.back().as_object()["source_type"] = tensor.source_type;
     auto& [count, bytes] = by_type[type];
     ++count;
     bytes += tensor.bytes;
@@ -178,14 +202,28 @@ Result<> check_values(const model::ModelFile& file) {
   return {};
 }
 
+// Builds the tokenizer, to see that it can be built; its number of tokens.
+Result<std::size_t> check_vocabulary(
+    const model::ModelFile& file, const model::ModelInfo& info, std::vector<std::string>& warnings
+) {
+  if (!file.folder().empty()) {
+    const auto rows = static_cast<std::size_t>(info.vocab_size);
+    HfTokenizerFiles files = TRY(load_hf_tokenizer(file.folder(), rows, &warnings));
+    return files.tokenizer->vocab().tokens.size();
+  }
+  codec::VocabData vocab = TRY(load_vocab(file, &warnings));
+  const std::size_t tokens = vocab.tokens.size();
+  TRY(codec::Tokenizer::make(std::move(vocab)));
+  return tokens;
+}
+
 // Everything `serve` would refuse the file for.
 Result<> check_file(Table& table, const model::ModelFile& file, bool values) {
   const model::ModelInfo info = TRY(model::check_model(file));
   std::vector<std::string> said_by_check_model;
-  codec::VocabData vocab = TRY(load_vocab(file, &said_by_check_model));
+  const std::size_t tokens = TRY(check_vocabulary(file, info, said_by_check_model));
   table.line("");
-  table.row("tokens", fmt::format("{}", vocab.tokens.size()), vocab.tokens.size());
-  TRY(codec::Tokenizer::make(std::move(vocab)));
+  table.row("tokens", fmt::format("{}", tokens), tokens);
   for (const std::string& warning : info.warnings) table.line("warning: " + warning);
   if (!info.slow_types.empty()) table.line("note: " + slow_types_advice(info));
   table.row("parameters", fmt::format("{}", info.parameters), info.parameters);
@@ -195,6 +233,14 @@ Result<> check_file(Table& table, const model::ModelFile& file, bool values) {
   return {};
 }
 
+// Hashing reads the whole file, so not of large ones.
+void digest_row(Table& table, const model::ModelFile& file) {
+  constexpr std::uint64_t kHashedMax = std::uint64_t{1} << 30;
+  if (file.file_bytes() > kHashedMax) return;
+  tensor::ComputePool pool(tensor::default_threads());
+  table.row("digest", model::weights_digest(file, cache_folder(), pool));
+}
+
 Result<int> run_inspect(const Options& options) {
   const std::string path = TRY(options.require("model"));
   const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
@@ -202,6 +248,12 @@ Result<int> run_inspect(const Options& options) {
   file_rows(table, *file);
   metadata_rows(table, *file);
   tensor_rows(table, *file);
+  if (dynamic_cast<const model::BareSafetensors*>(file.get()) != nullptr) {
+    table.row("verdict", "a sound safetensors file; no model without config.json beside it");
+    table.print(options.on("json"));
+    return kExitDone;
+  }
+  digest_row(table, *file);
   const Result<> checked = check_file(table, *file, options.on("check-values"));
   if (!checked) table.row("verdict", "refused: " + checked.error().message);
   table.print(options.on("json"));

@@ -49,7 +49,8 @@ std::string file_digest(
   return digest;
 }
 
-// Of several files: SHA-256 of their digests' texts, in order.
+}  // namespace
+
 std::string weights_digest(
     const ModelFile& file, const std::string& folder, tensor::ComputePool& pool
 ) {
@@ -59,8 +60,6 @@ std::string weights_digest(
   if (file.files().size() == 1) return all;
   return hex(sha256(std::as_bytes(std::span(all))));
 }
-
-}  // namespace
 
 Result<ModelInfo> check_model(const ModelFile& file) {
   TRY(refuse_bare(file));

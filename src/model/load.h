@@ -34,6 +34,12 @@ Result<std::unique_ptr<Model>> load_model(
     const ModelFile& file, tensor::Backend& backend, const LoadOptions& options
 );
 
+// What load_model knows the weights by: a file's tree digest (digest.h), of several files SHA-256
+// of their digests' texts, in order. `digest_folder` as above.
+std::string weights_digest(
+    const ModelFile& file, const std::string& digest_folder, tensor::ComputePool& pool
+);
+
 // Architectures load_model knows, for messages.
 std::vector<std::string> supported_architectures();
 

@@ -142,6 +142,12 @@ std::string SplitGguf::format() const {
   return fmt::format("{}, {} parts", parts_[0]->format(), parts_.size());
 }
 
+std::vector<std::string> SplitGguf::file_names() const {
+  std::vector<std::string> out;
+  for (const auto& part : parts_) out.push_back(part->path());
+  return out;
+}
+
 std::vector<const MappedFile*> SplitGguf::files() const {
   std::vector<const MappedFile*> out;
   for (const auto& part : parts_) out.push_back(part->files()[0]);

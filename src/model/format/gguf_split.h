@@ -21,6 +21,7 @@ class SplitGguf final : public ModelFile {
 
   std::string format() const override;
   std::vector<const MappedFile*> files() const override;  // in order of part
+  std::vector<std::string> file_names() const override;
 
   Result<std::span<const std::byte>> rows(
       const TensorInfo& tensor,

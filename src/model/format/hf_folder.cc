@@ -70,6 +70,12 @@ std::vector<const MappedFile*> HfFolder::files() const {
   return out;
 }
 
+std::vector<std::string> HfFolder::file_names() const {
+  std::vector<std::string> out{path_ + "/config.json"};
+  for (const SafetensorsFile& shard : shards_) out.push_back(shard.path());
+  return out;
+}
+
 Result<std::span<const std::byte>> HfFolder::rows(
     const TensorInfo& tensor,
     std::int64_t first,

@@ -28,6 +28,7 @@ class HfFolder final : public ModelFile {
   std::string format() const override;
   // config.json, then the shards.
   std::vector<const MappedFile*> files() const override;
+  std::vector<std::string> file_names() const override;
   std::string folder() const override { return path_; }
 
   Result<std::span<const std::byte>> rows(

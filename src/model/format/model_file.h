@@ -28,6 +28,8 @@ class ModelFile : public WeightSource {
   // Everything the weights digest covers, in order.
   virtual std::vector<const MappedFile*> files() const = 0;
   std::uint64_t file_bytes() const;  // of all files()
+  // Paths of files(), in the same order.
+  virtual std::vector<std::string> file_names() const { return {path_}; }
   // The folder whose tokenizer.json, chat template and generation_config.json belong to the model;
   // empty where the file itself holds them.
   virtual std::string folder() const { return {}; }
