@@ -111,68 +111,67 @@ void add_vector(GgufWriter& writer, const char* name, int size) {
   );
 }
 
+const Spoiled kSpoiled[] = {
+    {[](GgufWriter& w) { w.set_unsigned("qwen2.attention.sliding_window", 128); },
+     Code::kUnsupported,
+     "qwen2.attention.sliding_window is 128, less than the context of 512",
+     "qwen2"},
+    {[](GgufWriter& w) { w.set_unsigned("qwen2.expert_count", 8); },
+     Code::kUnsupported,
+     "qwen2.expert_count is 8: experts in the family qwen2",
+     "qwen2"},
+    {[](GgufWriter& w) { w.set_float("llama.final_logit_softcapping", 30); },
+     Code::kUnsupported,
+     "llama.final_logit_softcapping: capped logits"},
+    {[](GgufWriter& w) { w.set_unsigned("split.count", 3); },
+     Code::kBadFile,
+     "one of 3 parts of a split model"},
+    {[](GgufWriter& w) { w.set_unsigned("llama.attention.value_length", 32); },
+     Code::kUnsupported,
+     "heads of 16 key and 32 value dimensions"},
+    {[](GgufWriter& w) { add_vector(w, "rope_factors_long.weight", 8); },
+     Code::kBadFile,
+     "missing metadata llama.rope.scaling.original_context_length"},
+    {[](GgufWriter& w) {
+       add_vector(w, "rope_factors_long.weight", 8);
+       w.set_unsigned("llama.rope.scaling.original_context_length", 64);
+     },
+     Code::kBadFile,
+     "missing tensor rope_factors_short.weight, expected with shape [8]"},
+    {[](GgufWriter& w) { add_vector(w, "rope_freqs.weight", 9); },
+     Code::kBadFile,
+     "rope_freqs.weight has shape [9], expected [8]"},
+    {[](GgufWriter& w) { add_vector(w, "blk.1.attn_k.bias", 64); },
+     Code::kBadFile,
+     "blk.1.attn_k.bias has shape [64], expected [32]"},
+    {[](GgufWriter& w) { w.remove_tensor("blk.1.attn_v.bias"); },
+     Code::kBadFile,
+     "missing tensor blk.1.attn_v.bias",
+     "qwen2"},
+    {[](GgufWriter& w) { w.remove_tensor("token_embd.weight"); },
+     Code::kBadFile,
+     "missing tensor token_embd.weight"},
+    {[](GgufWriter& w) {
+       w.set_tensor("output.weight", tensor::DType::kI8, {64, kVocab}, std::string(64 * kVocab, 0));
+     },
+     Code::kUnsupported,
+     "output.weight has type I8, which cannot hold weights"},
+    {[](GgufWriter& w) { w.set_unsigned("llama.context_length", 1u << 30); },
+     Code::kUnsupported,
+     "llama.context_length is 1073741824, the limit is"},
+    {[](GgufWriter& w) { w.set_float("llama.attention.layer_norm_rms_epsilon", -1); },
+     Code::kBadFile,
+     "expected 0 to 1"},
+    {[](GgufWriter& w) { w.set_bool("llama.attention.causal", false); },
+     Code::kUnsupported,
+     "not causal"},
+    {[](GgufWriter& w) { w.remove_key("tokenizer.ggml.model"); },
+     Code::kBadFile,
+     "missing metadata tokenizer.ggml.model"},
+};
+
 TEST(CheckModel, RefusesAndSaysWhy) {
-  const Spoiled cases[] = {
-      {[](GgufWriter& w) { w.set_unsigned("qwen2.attention.sliding_window", 128); },
-       Code::kUnsupported,
-       "qwen2.attention.sliding_window is 128, less than the context of 512",
-       "qwen2"},
-      {[](GgufWriter& w) { w.set_unsigned("qwen2.expert_count", 8); },
-       Code::kUnsupported,
-       "qwen2.expert_count is 8: experts in the family qwen2",
-       "qwen2"},
-      {[](GgufWriter& w) { w.set_float("llama.final_logit_softcapping", 30); },
-       Code::kUnsupported,
-       "llama.final_logit_softcapping: capped logits"},
-      {[](GgufWriter& w) { w.set_unsigned("split.count", 3); },
-       Code::kBadFile,
-       "one of 3 parts of a split model"},
-      {[](GgufWriter& w) { w.set_unsigned("llama.attention.value_length", 32); },
-       Code::kUnsupported,
-       "heads of 16 key and 32 value dimensions"},
-      {[](GgufWriter& w) { add_vector(w, "rope_factors_long.weight", 8); },
-       Code::kBadFile,
-       "missing metadata llama.rope.scaling.original_context_length"},
-      {[](GgufWriter& w) {
-         add_vector(w, "rope_factors_long.weight", 8);
-         w.set_unsigned("llama.rope.scaling.original_context_length", 64);
-       },
-       Code::kBadFile,
-       "missing tensor rope_factors_short.weight, expected with shape [8]"},
-      {[](GgufWriter& w) { add_vector(w, "rope_freqs.weight", 9); },
-       Code::kBadFile,
-       "rope_freqs.weight has shape [9], expected [8]"},
-      {[](GgufWriter& w) { add_vector(w, "blk.1.attn_k.bias", 64); },
-       Code::kBadFile,
-       "blk.1.attn_k.bias has shape [64], expected [32]"},
-      {[](GgufWriter& w) { w.remove_tensor("blk.1.attn_v.bias"); },
-       Code::kBadFile,
-       "missing tensor blk.1.attn_v.bias",
-       "qwen2"},
-      {[](GgufWriter& w) { w.remove_tensor("token_embd.weight"); },
-       Code::kBadFile,
-       "missing tensor token_embd.weight"},
-      {[](GgufWriter& w) {
-         w.set_tensor(
-             "output.weight", tensor::DType::kI8, {64, kVocab}, std::string(64 * kVocab, 0)
-         );
-       },
-       Code::kUnsupported,
-       "output.weight has type I8, which cannot hold weights"},
-      {[](GgufWriter& w) { w.set_unsigned("llama.context_length", 1u << 30); },
-       Code::kUnsupported,
-       "llama.context_length is 1073741824, the limit is"},
-      {[](GgufWriter& w) { w.set_float("llama.attention.layer_norm_rms_epsilon", -1); },
-       Code::kBadFile,
-       "expected 0 to 1"},
-      {[](GgufWriter& w) { w.set_bool("llama.attention.causal", false); },
-       Code::kUnsupported,
-       "not causal"},
-      {[](GgufWriter& w) { w.remove_key("tokenizer.ggml.model"); },
-       Code::kBadFile,
-       "missing metadata tokenizer.ggml.model"},
-  };
-  for (const Spoiled& c : cases) {
+  for (const Spoiled& c : kSpoiled) {
     SCOPED_TRACE(c.piece);
     GgufWriter writer = tiny_model({.architecture = c.architecture});
     c.spoil(writer);
