@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/format/gguf.h"
 #include "model/load.h"
 #include "testing/mem_file_system.h"
+#include "testing/model_runner.h"
 #include "testing/tiny_model.h"
 
 namespace artery::model {
@@ -220,6 +223,55 @@ TEST(Families, WindowsByListAndByPeriod) {
   const std::vector<std::int32_t> flags = {0, 0, 1, 1, 0, 0, 1};
   writer.set_integers("gemma3.attention.sliding_window_pattern", flags);
   EXPECT_EQ(windowed(writer), (Flags{false, false, true, true, false, false, true}));
+}
+
+// Any value of any key: refused with a reason, or a model that runs.
+TEST(Families, RunOrRefuseWhateverTheirKeysSay) {
+  tensor::ComputePool pool(1);
+  const auto backend = tensor::make_fast_backend(pool, tensor::best_isa());
+  int ran = 0;
+  int refused = 0;
+  for (const char* name : kNames) {
+    TinyModelOptions options = tiny(name);
+    options.embedding = 32;
+    options.feed_forward = 32;
+    const GgufWriter whole = testing::tiny_model(options);
+    testing::MemFileSystem files;
+    files.add("f.gguf", whole.bytes());
+    const auto file = GgufFile::open("f.gguf", files);
+    ASSERT_TRUE(file);
+    for (const GgufKey& entry : (*file)->metadata()) {
+      if (!entry.key.starts_with(name)) continue;
+      for (int kind = 0; kind < 9; ++kind) {
+        SCOPED_TRACE(std::string(entry.key) + " " + std::to_string(kind));
+        GgufWriter spoiled = whole;
+        constexpr std::uint32_t kValues[] = {0, 1, 3, 7, 1u << 20, UINT32_MAX};
+        if (kind < 6) spoiled.set_unsigned(entry.key, kValues[kind]);
+        if (kind == 6) spoiled.remove_key(entry.key);
+        if (kind == 7) spoiled.set_string(entry.key, "no");
+        if (kind == 8) spoiled.set_float(entry.key, -0.5f);
+        files.add("s.gguf", spoiled.bytes());
+        const auto other = GgufFile::open("s.gguf", files);
+        ASSERT_TRUE(other);
+        LoadOptions load_options;
+        load_options.context_max = 64;
+        auto model = load_model(**other, *backend, load_options);
+        if (!model) {
+          EXPECT_EQ(model.error().message.find("s.gguf: "), 0u) << model.error().message;
+          ++refused;
+          continue;
+        }
+        auto runner = testing::ModelRunner::make(**model, 16);
+        ASSERT_TRUE(runner);
+        const std::vector<TokenId> tokens = {1, 2, 3};
+        const auto most = static_cast<std::size_t>((*model)->info().context_length);
+        runner->run_all(std::span(tokens).first(std::min(most, tokens.size())), 2);
+        ++ran;
+      }
+    }
+  }
+  EXPECT_GT(ran, 100);
+  EXPECT_GT(refused, 300);
 }
 
 }  // namespace
