@@ -149,79 +149,79 @@ struct Spoiled {
   const char* piece;
 };
 
+const Spoiled kSpoiled[] = {
+    {[](HfFolderFiles& f) { f.tensors.remove("model.layers.1.mlp.up_proj.weight"); },
+     "missing tensor model.layers.1.mlp.up_proj.weight (config.json: llama, num_hidden_layers 2)"},
+    {[](HfFolderFiles& f) { f.tensors.remove("lm_head.weight"); },
+     "missing tensor lm_head.weight (config.json: tie_word_embeddings is false)"},
+    {[](HfFolderFiles& f) {
+       f.set("num_attention_heads", "8");
+       f.set("head_dim", "16");
+     },
+     "tensor model.layers.0.self_attn.q_proj.weight in dir/tiny/model.safetensors has shape "
+     "[64, 64], expected [128, 64] (config.json: num_attention_heads 8 x head_dim 16, "
+     "hidden_size 64)"},
+    {[](HfFolderFiles& f) { f.set("vocab_size", "260"); },
+     "tensor model.embed_tokens.weight in dir/tiny/model.safetensors has shape [259, 64], "
+     "expected [260, 64] (config.json: vocab_size 260, hidden_size 64)"},
+    {[](HfFolderFiles& f) { f.set("num_hidden_layers", "1"); },
+     "config.json: num_hidden_layers is 1, but there is tensor model.layers.1."},
+    {[](HfFolderFiles& f) { f.set("num_hidden_layers", "3"); },
+     "missing tensor model.layers.2.input_layernorm.weight"},
+    {[](HfFolderFiles& f) { f.set("num_hidden_layers", "\"2\""); },
+     "config.json: num_hidden_layers is '2', expected an integer"},
+    {[](HfFolderFiles& f) { f.set("hidden_size", ""); }, "config.json: hidden_size is missing"},
+    {[](HfFolderFiles& f) { f.set("hidden_size", "1e999"); }, "config.json: "},
+    {[](HfFolderFiles& f) { f.set("num_key_value_heads", "3"); },
+     "num_attention_heads 4 is not a multiple of num_key_value_heads 3"},
+    {[](HfFolderFiles& f) { f.set("model_type", "\"bert\""); },
+     "unknown model_type 'bert' (supported: llama, mistral"},
+    {[](HfFolderFiles& f) { f.set("model_type", ""); }, "model_type is missing"},
+    {[](HfFolderFiles& f) { f.set("hidden_act", "\"relu\""); }, "hidden_act is 'relu'"},
+    {[](HfFolderFiles& f) { f.set("attention_bias", "true"); },
+     "attention_bias is true, but tensor model.layers.0.self_attn.q_proj.bias is missing"},
+    {[](HfFolderFiles& f) {
+       f.set("attention_bias", "false");
+       f.tensors.set_values(
+           "model.layers.0.self_attn.k_proj.bias", "F32", {32}, std::vector<float>(32)
+       );
+     },
+     "attention_bias is false, but tensor model.layers.0.self_attn.k_proj.bias is there"},
+    {[](HfFolderFiles& f) {
+       f.tensors.set_values(
+           "model.layers.0.self_attn.q_norm.weight", "F32", {16}, std::vector<float>(16)
+       );
+     },
+     "tensor model.layers.0.self_attn.q_norm.weight in dir/tiny/model.safetensors has no place"},
+    {[](HfFolderFiles& f) {
+       f.tensors.set("model.norm.weight", "I32", {64}, std::string(256, '\0'));
+     },
+     "tensor model.norm.weight has dtype I32, expected BF16, F16, F32"},
+    {[](HfFolderFiles& f) {
+       f.tensors.set("lm_head.weight", "F8_E4M3", {259, 64}, std::string(259 * 64, '\1'));
+     },
+     "tensor lm_head.weight has dtype F8_E4M3, but there is no lm_head.weight_scale_inv"},
+    {[](HfFolderFiles& f) {
+       f.tensors.set("lm_head.weight", "F8_E4M3", {259, 64}, std::string(259 * 64, '\1'));
+       f.tensors.set_values("lm_head.weight_scale_inv", "F32", {2, 1}, std::vector<float>{1, 2});
+     },
+     "tensor lm_head.weight_scale_inv (F32 [2, 1]) fits no scales of a matrix [259, 64]"},
+    {[](HfFolderFiles& f) { f.set("rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}"); },
+     "rope_scaling.rope_type 'dynamic' is not supported"},
+    {[](HfFolderFiles& f) { f.set("rope_scaling", "{\"type\":\"linear\"}"); },
+     "rope_scaling.factor is missing"},
+    {[](HfFolderFiles& f) {
+       f.set(
+           "rope_scaling",
+           "{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,1,1],"
+           "\"original_max_position_embeddings\":64}"
+       );
+     },
+     "rope_scaling.long_factor must be an array of 8 numbers"},
+};
+
 TEST(HfFolder, RefusesByItsOwnNames) {
-  const Spoiled cases[] = {
-      {[](HfFolderFiles& f) { f.tensors.remove("model.layers.1.mlp.up_proj.weight"); },
-       "missing tensor model.layers.1.mlp.up_proj.weight (config.json: llama, num_hidden_layers 2)"
-      },
-      {[](HfFolderFiles& f) { f.tensors.remove("lm_head.weight"); },
-       "missing tensor lm_head.weight (config.json: tie_word_embeddings is false)"},
-      {[](HfFolderFiles& f) {
-         f.set("num_attention_heads", "8");
-         f.set("head_dim", "16");
-       },
-       "tensor model.layers.0.self_attn.q_proj.weight in dir/tiny/model.safetensors has shape "
-       "[64, 64], expected [128, 64] (config.json: num_attention_heads 8 x head_dim 16, "
-       "hidden_size 64)"},
-      {[](HfFolderFiles& f) { f.set("vocab_size", "260"); },
-       "tensor model.embed_tokens.weight in dir/tiny/model.safetensors has shape [259, 64], "
-       "expected [260, 64] (config.json: vocab_size 260, hidden_size 64)"},
-      {[](HfFolderFiles& f) { f.set("num_hidden_layers", "1"); },
-       "config.json: num_hidden_layers is 1, but there is tensor model.layers.1."},
-      {[](HfFolderFiles& f) { f.set("num_hidden_layers", "3"); },
-       "missing tensor model.layers.2.input_layernorm.weight"},
-      {[](HfFolderFiles& f) { f.set("num_hidden_layers", "\"2\""); },
-       "config.json: num_hidden_layers is '2', expected an integer"},
-      {[](HfFolderFiles& f) { f.set("hidden_size", ""); }, "config.json: hidden_size is missing"},
-      {[](HfFolderFiles& f) { f.set("hidden_size", "1e999"); }, "config.json: "},
-      {[](HfFolderFiles& f) { f.set("num_key_value_heads", "3"); },
-       "num_attention_heads 4 is not a multiple of num_key_value_heads 3"},
-      {[](HfFolderFiles& f) { f.set("model_type", "\"bert\""); },
-       "unknown model_type 'bert' (supported: llama, mistral"},
-      {[](HfFolderFiles& f) { f.set("model_type", ""); }, "model_type is missing"},
-      {[](HfFolderFiles& f) { f.set("hidden_act", "\"relu\""); }, "hidden_act is 'relu'"},
-      {[](HfFolderFiles& f) { f.set("attention_bias", "true"); },
-       "attention_bias is true, but tensor model.layers.0.self_attn.q_proj.bias is missing"},
-      {[](HfFolderFiles& f) {
-         f.set("attention_bias", "false");
-         f.tensors.set_values(
-             "model.layers.0.self_attn.k_proj.bias", "F32", {32}, std::vector<float>(32)
-         );
-       },
-       "attention_bias is false, but tensor model.layers.0.self_attn.k_proj.bias is there"},
-      {[](HfFolderFiles& f) {
-         f.tensors.set_values(
-             "model.layers.0.self_attn.q_norm.weight", "F32", {16}, std::vector<float>(16)
-         );
-       },
-       "tensor model.layers.0.self_attn.q_norm.weight in dir/tiny/model.safetensors has no place"},
-      {[](HfFolderFiles& f) {
-         f.tensors.set("model.norm.weight", "I32", {64}, std::string(256, '\0'));
-       },
-       "tensor model.norm.weight has dtype I32, expected BF16, F16, F32"},
-      {[](HfFolderFiles& f) {
-         f.tensors.set("lm_head.weight", "F8_E4M3", {259, 64}, std::string(259 * 64, '\1'));
-       },
-       "tensor lm_head.weight has dtype F8_E4M3, but there is no lm_head.weight_scale_inv"},
-      {[](HfFolderFiles& f) {
-         f.tensors.set("lm_head.weight", "F8_E4M3", {259, 64}, std::string(259 * 64, '\1'));
-         f.tensors.set_values("lm_head.weight_scale_inv", "F32", {2, 1}, std::vector<float>{1, 2});
-       },
-       "tensor lm_head.weight_scale_inv (F32 [2, 1]) fits no scales of a matrix [259, 64]"},
-      {[](HfFolderFiles& f) { f.set("rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}"); },
-       "rope_scaling.rope_type 'dynamic' is not supported"},
-      {[](HfFolderFiles& f) { f.set("rope_scaling", "{\"type\":\"linear\"}"); },
-       "rope_scaling.factor is missing"},
-      {[](HfFolderFiles& f) {
-         f.set(
-             "rope_scaling",
-             "{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,1,1],"
-             "\"original_max_position_embeddings\":64}"
-         );
-       },
-       "rope_scaling.long_factor must be an array of 8 numbers"},
-  };
-  for (const Spoiled& c : cases) {
+  for (const Spoiled& c : kSpoiled) {
     SCOPED_TRACE(c.piece);
     HfFolderFiles folder = tiny_folder();
     c.spoil(folder);
