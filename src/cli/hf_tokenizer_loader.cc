@@ -125,8 +125,11 @@ Result<HfTokenizerFiles> load_hf_tokenizer(
     const std::string& path, std::size_t vocab_size, std::vector<std::string>* warnings
 ) {
   const fs::path found = tokenizer_path(path);
-  if (!is_file(found))
-    return fail(Code::kNotFound, "{}: no such file; a model's folder needs one", found.string());
+  if (!is_file(found)) {
+    std::error_code why;
+    const Code code = fs::is_directory(path, why) ? Code::kBadFile : Code::kNotFound;
+    return fail(code, "{}: no such file; a model's folder needs one", found.string());
+  }
   std::vector<std::string> own;
   auto files = FolderReader(found, vocab_size, warnings != nullptr ? *warnings : own).read();
   for (const std::string& line : own) log_warn("{}", line);
