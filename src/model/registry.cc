@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/arch/decoder.h"
+#include "model/arch/decoder_needs.h"
 #include "model/arch/families.h"
 #include "model/format/text.h"
 
@@ -24,15 +25,20 @@ Result<std::unique_ptr<Model>> load(
   return load_decoder(file, TRY(spec(file)), std::move(info), backend, options);
 }
 
+template <Result<DecoderSpec> (*spec)(const ModelFile&)>
+Result<MemoryNeeds> needs(const ModelFile& file, const NeedsWish& wish) {
+  return decoder_needs(file, TRY(spec(file)), wish);
+}
+
 constexpr std::array kArchitectures = {
-    Architecture{"gemma3", check<gemma3_spec>, load<gemma3_spec>},
-    Architecture{"gpt-oss", check<gpt_oss_spec>, load<gpt_oss_spec>},
-    Architecture{"llama", check<llama_spec>, load<llama_spec>},
-    Architecture{"phi3", check<phi3_spec>, load<phi3_spec>},
-    Architecture{"qwen2", check<qwen2_spec>, load<qwen2_spec>},
-    Architecture{"qwen2moe", check<qwen2moe_spec>, load<qwen2moe_spec>},
-    Architecture{"qwen3", check<qwen3_spec>, load<qwen3_spec>},
-    Architecture{"qwen3moe", check<qwen3moe_spec>, load<qwen3moe_spec>},
+    Architecture{"gemma3", check<gemma3_spec>, load<gemma3_spec>, needs<gemma3_spec>},
+    Architecture{"gpt-oss", check<gpt_oss_spec>, load<gpt_oss_spec>, needs<gpt_oss_spec>},
+    Architecture{"llama", check<llama_spec>, load<llama_spec>, needs<llama_spec>},
+    Architecture{"phi3", check<phi3_spec>, load<phi3_spec>, needs<phi3_spec>},
+    Architecture{"qwen2", check<qwen2_spec>, load<qwen2_spec>, needs<qwen2_spec>},
+    Architecture{"qwen2moe", check<qwen2moe_spec>, load<qwen2moe_spec>, needs<qwen2moe_spec>},
+    Architecture{"qwen3", check<qwen3_spec>, load<qwen3_spec>, needs<qwen3_spec>},
+    Architecture{"qwen3moe", check<qwen3moe_spec>, load<qwen3moe_spec>, needs<qwen3moe_spec>},
 };
 
 }  // namespace

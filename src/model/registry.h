@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "model/load.h"
+#include "model/memory_needs.h"
 
 namespace artery::model {
 
@@ -17,6 +18,7 @@ struct Architecture {
   Result<std::unique_ptr<Model>> (*load)(
       const ModelFile& file, ModelInfo info, tensor::Backend& backend, const LoadOptions& options
   );
+  Result<MemoryNeeds> (*needs)(const ModelFile& file, const NeedsWish& wish);
 };
 
 std::span<const Architecture> architectures();
