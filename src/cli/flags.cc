@@ -91,6 +91,40 @@ Flag max_model_len_flag() {
   };
 }
 
+Flag max_num_seqs_flag() {
+  return {
+      .name = "max-num-seqs",
+      .kind = FlagKind::kInteger,
+      .fallback = "64",
+      .help = "sequences that run at once (-np)",
+      .value_name = "N",
+      .min = 1,
+      .max = 65536,
+  };
+}
+
+Flag max_num_batched_tokens_flag() {
+  return {
+      .name = "max-num-batched-tokens",
+      .kind = FlagKind::kInteger,
+      .fallback = "512",
+      .help = "most tokens of one step",
+      .value_name = "N",
+      .min = 1,
+      .max = 65536,
+  };
+}
+
+Flag kv_cache_memory_bytes_flag() {
+  return {
+      .name = "kv-cache-memory-bytes",
+      .kind = FlagKind::kBytes,
+      .fallback = "0",
+      .help = "size of the KV pool; 0: four contexts, at most a quarter of the free memory",
+      .value_name = "SIZE",
+  };
+}
+
 Flag kv_cache_dtype_flag() {
   return {
       .name = "kv-cache-dtype",

@@ -63,6 +63,9 @@ Flag json_flag();
 Flag gpu_layers_flag();
 Flag chat_template_flag();
 Flag max_model_len_flag();
+Flag max_num_seqs_flag();
+Flag max_num_batched_tokens_flag();
+Flag kv_cache_memory_bytes_flag();
 Flag kv_cache_dtype_flag();
 
 }  // namespace artery::cli

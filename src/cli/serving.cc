@@ -10,6 +10,7 @@
 #include "cli/model_facts.h"
 #include "cli/hf_tokenizer_loader.h"
 #include "cli/model_file.h"
+#include "cli/plan_text.h"
 #include "cli/start_phases.h"
 #include "cli/vocab_loader.h"
 
@@ -17,17 +18,6 @@ namespace artery::cli {
 namespace {
 
 constexpr std::size_t kTemplateBytesMax = 4 << 20;
-
-Result<tensor::KvType> kv_type_of(const ComputeWish& wish) {
-  const bool reference = wish.numerics == "reference";
-  if (wish.kv_cache_dtype == "auto") return reference ? tensor::KvType::kF64 : tensor::KvType::kI16;
-  for (const auto type :
-       {tensor::KvType::kI16V8, tensor::KvType::kI16, tensor::KvType::kF16, tensor::KvType::kF32})
-    if (wish.kv_cache_dtype == tensor::name(type)) return type;
-  return fail_field(
-      "--kv-cache-dtype", "{} is none of int16v8, int16, f16, f32", wish.kv_cache_dtype
-  );
-}
 
 Result<std::unique_ptr<model::Model>> load_weights(
     const model::ModelFile& file,
@@ -65,23 +55,51 @@ Result<> check_weights_fit(const model::ModelFile& file, const model::ModelInfo&
   );
 }
 
-// From the metadata alone, so that a context that cannot be is refused before the weights are read.
-Result<ContextPlan> choose_context(
-    const model::ModelFile& file,
-    const model::ModelInfo& info,
-    const ServingWish& wish,
-    tensor::KvType kv_type
-) {
-  return plan_context({
-      .model_context = info.context_length,
-      .asked = wish.max_model_len,
-      .bytes_per_token = TRY(kv_bytes_per_token(file, kv_type)),
-      .usable_bytes = usable_memory_bytes() - info.weight_bytes,
-      .pool_bytes_asked = wish.kv_pool_bytes,
-  });
+}  // namespace
+
+Result<tensor::KvType> kv_type_of(const ComputeWish& wish) {
+  const bool reference = wish.numerics == "reference";
+  if (wish.kv_cache_dtype == "auto") return reference ? tensor::KvType::kF64 : tensor::KvType::kI16;
+  for (const auto type :
+       {tensor::KvType::kI16V8, tensor::KvType::kI16, tensor::KvType::kF16, tensor::KvType::kF32})
+    if (wish.kv_cache_dtype == tensor::name(type)) return type;
+  return fail_field(
+      "--kv-cache-dtype", "{} is none of int16v8, int16, f16, f32", wish.kv_cache_dtype
+  );
 }
 
-}  // namespace
+Result<model::MemoryNeeds> model_needs(const model::ModelFile& file, const PlanFlags& flags) {
+  return model::memory_needs(
+      file,
+      {
+          .kv_type = flags.kv_type,
+          .reference = flags.reference,
+          .context = flags.max_model_len,
+      }
+  );
+}
+
+Result<MemoryPlan> make_plan(
+    const model::ModelFile& file, const model::ModelInfo& info, const PlanFlags& flags
+) {
+  const model::MemoryNeeds needs = TRY(model_needs(file, flags));
+  auto plan = plan_memory(
+      needs,
+      {
+          .model_context = info.context_length,
+          .context_asked = flags.max_model_len,
+          .pool_bytes_asked = flags.kv_pool_bytes,
+          .sequences = flags.max_num_seqs,
+          .batch = flags.max_num_batched_tokens,
+          .threads = flags.threads,
+          .process_bytes = anonymous_bytes(),
+          .usable_bytes = memory_limit().available(),
+      }
+  );
+  if (!plan && plan.error().code == Code::kOutOfMemory)
+    return fail(Code::kOutOfMemory, "{}: {}", file.path(), plan.error().message);
+  return plan;
+}
 
 ComputeWish compute_wish(const Options& options, bool has_kv_cache_dtype) {
   ComputeWish wish;
@@ -141,7 +159,6 @@ Result<LoadedModel> load_serving(
   phases.done("open");
   const model::ModelInfo info = TRY(model::check_model(*file));
   warn_of_slow_types(info);
-  TRY(check_weights_fit(*file, info));
   phases.done("check");
   LoadedModel loaded;
   loaded.tokenizer = TRY(load_tokenizer(*file));
@@ -158,8 +175,20 @@ Result<LoadedModel> load_serving(
   }
   phases.done("template");
   loaded.compute = TRY(make_compute(wish.compute));
-  loaded.plan = TRY(choose_context(*file, info, wish, loaded.compute.kv_type));
-  log_info("{}", loaded.plan.text());
+  loaded.plan = TRY(make_plan(
+      *file,
+      info,
+      {
+          .kv_type = loaded.compute.kv_type,
+          .reference = wish.compute.numerics == "reference",
+          .threads = loaded.compute.pool->threads(),
+          .max_model_len = wish.max_model_len,
+          .kv_pool_bytes = wish.kv_pool_bytes,
+          .max_num_seqs = wish.engine.max_num_seqs,
+          .max_num_batched_tokens = wish.engine.max_num_batched_tokens,
+      }
+  ));
+  for (const std::string& line : plan_lines(loaded.plan)) log_info("{}", line);
   wish.engine.max_model_len = loaded.plan.context;
   wish.engine.kv_pool_bytes = loaded.plan.pool_bytes;
   std::unique_ptr<model::Model> model =

@@ -69,12 +69,31 @@ struct LoadedModel {
   std::shared_ptr<const codec::ChatTemplate> chat_template;  // null: chat_template_error says why
   std::string chat_template_error;
   std::string fingerprint;
-  ContextPlan plan;
+  MemoryPlan plan;
 };
 // A broken chat template does not fail the load: text completion works without one.
 Result<LoadedModel> load_serving(
     ServingWish wish, const LoadProgress& on_progress, engine::Observer observer, const Clock& clock
 );
+
+// How a model will be served, as far as memory depends on it.
+struct PlanFlags {
+  tensor::KvType kv_type = tensor::KvType::kI16;
+  bool reference = false;
+  int threads = 1;  // of the compute pool
+  std::int64_t max_model_len = 0;
+  std::int64_t kv_pool_bytes = 0;
+  int max_num_seqs = 64;
+  int max_num_batched_tokens = 512;
+};
+Result<model::MemoryNeeds> model_needs(const model::ModelFile& file, const PlanFlags& flags);
+// From metadata alone, before any weight is read. What the process holds is measured, so the
+// tokenizer must be loaded. kOutOfMemory with the numbers and the flag to change.
+Result<MemoryPlan> make_plan(
+    const model::ModelFile& file, const model::ModelInfo& info, const PlanFlags& flags
+);
+// From --kv-cache-dtype and --numerics.
+Result<tensor::KvType> kv_type_of(const ComputeWish& wish);
 
 // Tokenizer of a model file, also of one without weights. kBadFile, kUnsupported.
 Result<std::shared_ptr<const codec::Tokenizer>> load_tokenizer(const model::ModelFile& file);

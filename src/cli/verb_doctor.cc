@@ -7,12 +7,15 @@
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
+#include "cli/plan_text.h"
 #include "cli/report.h"
 #include "cli/serving.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
+#include "engine/kv_pool.h"
 #include "model/load.h"
+#include "model/memory_needs.h"
 #include "tensor/compute_pool.h"
 #include "tensor/isa.h"
 
@@ -80,7 +83,8 @@ void cpu_rows(Table& table, Advice& advice, const MachineFacts& facts) {
     advice.add("the frequency governor is powersave: `performance` decodes faster");
 }
 
-void speed_rows(Table& table, Advice& advice) {
+// GB/s of reading memory.
+double speed_rows(Table& table, Advice& advice) {
   tensor::ComputePool pool(tensor::default_threads());
   const auto usable = static_cast<std::size_t>(usable_memory_bytes());
   const std::size_t bytes = usable / 4 < bench::kProbeBytes ? usable / 4 : bench::kProbeBytes;
@@ -105,6 +109,7 @@ void speed_rows(Table& table, Advice& advice) {
         read.min,
         read.max
     );
+  return read.median;
 }
 
 void system_rows(Table& table, Advice& advice, const MachineFacts& facts) {
@@ -136,40 +141,87 @@ void system_rows(Table& table, Advice& advice, const MachineFacts& facts) {
     );
 }
 
-Result<> model_rows(Table& table, Advice& advice, const std::string& path) {
+void plan_rows(Table& table, Advice& advice, const MemoryPlan& plan) {
+  table.row("fits", "yes: " + plan.text(), true);
+  table.json_only("context", plan.context);
+  for (const std::string& line : plan_lines(plan)) table.line(line);
+  table.line(fmt::format(
+      "  {:<12}{:>11}  left free", "headroom", bytes_text(static_cast<double>(plan.headroom_bytes))
+  ));
+  table.line("\nHow many sequences fit at once:");
+  for (const std::string& line : fit_lines(plan)) table.line(line);
+  table.json_only("plan", plan_json(plan));
+  if (plan.context < plan.model_context)
+    advice.add("the context is cut to {} of {} tokens by memory", plan.context, plan.model_context);
+}
+
+// Decoding one sequence reads the weights once a token; of a mixture only the experts it uses.
+void decode_row(Table& table, const model::ModelInfo& info, double read_gb_s) {
+  if (read_gb_s <= 0 || info.read_bytes_per_token <= 0) return;
+  constexpr double kGiga = 1e9;
+  const double rate = read_gb_s * kGiga / static_cast<double>(info.read_bytes_per_token);
+  table.row(
+      "decode at most",
+      fmt::format(
+          "{:.1f} tokens/s for one sequence: {} read a token",
+          rate,
+          bytes_text(static_cast<double>(info.read_bytes_per_token))
+      ),
+      rate
+  );
+}
+
+Result<PlanFlags> plan_flags(const Options& options) {
+  const ComputeWish wish = compute_wish(options, true);
+  PlanFlags flags;
+  flags.kv_type = TRY(kv_type_of(wish));
+  flags.reference = wish.numerics == "reference";
+  flags.threads = wish.threads > 0 ? wish.threads : tensor::default_threads();
+  flags.max_model_len = options.integer("max-model-len");
+  flags.kv_pool_bytes = options.integer("kv-cache-memory-bytes");
+  flags.max_num_seqs = static_cast<int>(options.integer("max-num-seqs"));
+  flags.max_num_batched_tokens = static_cast<int>(options.integer("max-num-batched-tokens"));
+  return flags;
+}
+
+Result<> model_rows(Table& table, Advice& advice, const Options& options, double read_gb_s) {
+  const std::string path = options.text("model");
   const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   const model::ModelInfo info = TRY(model::check_model(*file));
-  TRY(load_tokenizer(*file));
-  constexpr tensor::KvType kDefault = tensor::KvType::kI16;
-  const std::int64_t per_token = TRY(kv_bytes_per_token(*file, kDefault));
-  const std::int64_t usable = usable_memory_bytes() - info.weight_bytes;
+  const auto tokenizer = TRY(load_tokenizer(*file));
+  const PlanFlags flags = TRY(plan_flags(options));
+  const model::MemoryNeeds needs = TRY(model_needs(*file, flags));
   table.line(fmt::format("\n{}", path));
   table.row("model", fmt::format("{} ({})", info.name, info.architecture));
-  table.row("weights", bytes_text(static_cast<double>(info.weight_bytes)), info.weight_bytes);
+  table.json_only("parameters", info.parameters);
   table.row(
-      "kv bytes per token", fmt::format("{} ({})", per_token, tensor::name(kDefault)), per_token
+      "weights",
+      fmt::format(
+          "{}: {}",
+          bytes_text(static_cast<double>(needs.weight_bytes())),
+          weights_text(needs.weights)
+      ),
+      needs.weight_bytes()
   );
+  const std::int64_t per_token =
+      engine::KvPool::page_bytes(needs.kv, model::KvKind::kGlobal) / needs.kv.page_tokens;
+  table.row(
+      "kv bytes per token",
+      fmt::format("{} ({})", per_token, tensor::name(flags.kv_type)),
+      per_token
+  );
+  decode_row(table, info, read_gb_s);
   if (!info.slow_types.empty()) advice.add("{}", slow_types_advice(info));
   table.row("model context", fmt::format("{} tokens", info.context_length), info.context_length);
-  const Result<ContextPlan> plan = plan_context({
-      .model_context = info.context_length,
-      .bytes_per_token = per_token,
-      .usable_bytes = usable,
-  });
-  if (!plan) {
-    table.row("fits", "no: " + plan.error().message, false);
-    table.json_only("context", json::value(0));
-    advice.add("{} does not fit: {}", info.name, plan.error().message);
+  const Result<MemoryPlan> plan = make_plan(*file, info, flags);
+  if (plan) {
+    plan_rows(table, advice, *plan);
     return {};
   }
-  table.row("fits", "yes: " + plan->text(), true);
-  table.json_only("context", plan->context);
-  const std::int64_t most = usable > 0 ? usable * 9 / 10 / per_token : 0;
-  table.row("most tokens in RAM", fmt::format("{}", most), most);
-  if (plan->context < info.context_length)
-    advice.add(
-        "the context is cut to {} of {} tokens by memory", plan->context, info.context_length
-    );
+  if (plan.error().code != Code::kOutOfMemory) return tl::unexpected<Error>(plan.error());
+  table.row("fits", "no: " + plan.error().message, false);
+  table.json_only("context", json::value(0));
+  advice.add("{} does not fit: {}", info.name, plan.error().message);
   return {};
 }
 
@@ -180,13 +232,33 @@ Result<int> run_doctor(const Options& options) {
   Advice advice;
   table.row("version", version_line());
   cpu_rows(table, advice, facts);
-  speed_rows(table, advice);
+  const double read_gb_s = options.on("speed") ? speed_rows(table, advice) : 0;
   system_rows(table, advice, facts);
-  Result<> model = path.empty() ? Result<>{} : model_rows(table, advice, path);
+  Result<> model = path.empty() ? Result<>{} : model_rows(table, advice, options, read_gb_s);
   advice.put(table);
   table.print(options.on("json"));
   if (!model) return tl::unexpected<Error>(model.error());
   return kExitDone;
+}
+
+std::vector<Flag> doctor_flags() {
+  return {
+      model_flag(),
+      max_model_len_flag(),
+      max_num_seqs_flag(),
+      max_num_batched_tokens_flag(),
+      kv_cache_dtype_flag(),
+      kv_cache_memory_bytes_flag(),
+      threads_flag(),
+      isa_flag(),
+      numerics_flag(),
+      {.name = "speed",
+       .kind = FlagKind::kSwitch,
+       .fallback = "true",
+       .help = "measure memory bandwidth and multiply rate; takes a second or two",
+       .negatable = true},
+      json_flag(),
+  };
 }
 
 }  // namespace
@@ -195,8 +267,9 @@ Verb doctor_verb() {
   return {
       "doctor",
       "this machine: what it has, what will be slow and why, and whether a model fits",
-      "artery doctor model.gguf",
-      {model_flag(), json_flag()},
+      "artery doctor model.gguf\n"
+      "artery doctor model.gguf --max-model-len 32768 --max-num-seqs 8 --no-speed",
+      doctor_flags(),
       run_doctor,
   };
 }
