@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+
 #include "engine/core_rig_testing.h"
 
 namespace artery::engine {
@@ -218,6 +220,40 @@ TEST(EngineWindow, ChoicesBeginAtThePromptsEnd) {
       EXPECT_EQ(single.status().windows_restored, 0);
       EXPECT_EQ(collect(*only, 4, 0).choices[choice].tokens, answer.choices[choice].tokens);
     }
+  }
+}
+
+// Two slots, 9 window pages: two sequences hold 3 each, or 4 where one enters a page, and the saved
+// window of the next one 2. It may not begin with that while the last row of another is on its way.
+TEST(EngineWindow, OneThatEndsKeepsItsSlotUntilItsLastRowLanded) {
+  for (int more = 0; more < 16; ++more) {
+    Load load = small_load();
+    load.window = 33;
+    load.saved_pages = 0;
+    load.config.max_num_seqs = 2;
+    load.config.max_num_batched_tokens = 2;
+    CoreRig rig(load);
+    const Request next = prompt_of(49, 2);
+    ask_alone_and_here(rig, load, next);
+    Request ends = prompt_of(20, 40 + more);
+    std::reverse(ends.prompt.begin(), ends.prompt.end());
+    Request goes_on = prompt_of(20, 100);
+    std::rotate(goes_on.prompt.begin(), goes_on.prompt.begin() + 5, goes_on.prompt.end());
+    ends.use_prefix_cache = goes_on.use_prefix_cache = false;  // they save nothing
+    for (const Request& request : {ends, goes_on, next}) rig.add(request);
+    Core& core = rig.core();
+    std::unique_ptr<StepWork> now = core.prepare();
+    while (now != nullptr) {
+      core.arm(*now);
+      std::unique_ptr<StepWork> ahead = core.prepare();
+      core.runner().forward(*now);
+      core.runner().sample(*now);
+      core.complete(std::move(now));
+      core.check_integrity();
+      now = ahead != nullptr ? std::move(ahead) : core.prepare();
+    }
+    EXPECT_TRUE(core.idle());
+    EXPECT_EQ(rig.status().windows_restored, 1) << more;
   }
 }
 

@@ -136,6 +136,27 @@ TEST_P(Axis, PartOfThePrefixCached) {
   }
 }
 
+// Their pages are known from longer prompts, which left windows further on only: the rows that the
+// windows depend on run again, over what is cached.
+TEST_P(Axis, PrefixCachedWithoutItsWindows) {
+  Setting setting;
+  setting.cache = true;
+  for (const int chunk : {512, 17, 1}) {
+    setting.chunk = chunk;
+    Load load = batch(question_count(), setting);
+    for (const Member& member : load.members) {
+      auto longer = subject_->questions()[member.question].prompt;
+      longer.resize(std::min<std::size_t>(longer.size() + 40, 250), 5);
+      load.before.push_back(std::move(longer));
+    }
+    const Outcome outcome = expect_equal(load);
+    if (outcome.status.window_pages_total == 0) continue;  // a model without windows
+    EXPECT_GT(outcome.status.windows_rebuilt, 0);
+    EXPECT_GT(outcome.status.window_rows, 0);
+    EXPECT_GT(outcome.cached_tokens, 0);
+  }
+}
+
 // The later ones find pages of those that still run.
 TEST_P(Axis, PrefixSharedWhileItIsComputed) {
   Setting setting;

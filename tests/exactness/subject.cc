@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "engine/kv_pool.h"
 #include "load.h"
+#include "model/format/open.h"
 #include "testing/mem_file_system.h"
 #include "testing/seq_random.h"
 
@@ -115,7 +116,7 @@ Result<std::unique_ptr<Subject>> Subject::tiny(
 }
 
 Result<std::unique_ptr<Subject>> Subject::file(const std::string& path, std::int64_t context_max) {
-  const auto file = TRY(model::GgufFile::open(path));
+  const auto file = TRY(model::open_model(path));
   std::unique_ptr<Subject> out(new Subject);
   model::LoadOptions options;
   options.context_max = context_max;

@@ -1,5 +1,6 @@
 #include "subjects.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -16,6 +17,27 @@ struct Tiny {
   TinyModelOptions options;
   KvType kv_type = KvType::kI16;
 };
+
+// Mixtures of experts of block types; the families below have them in float.
+std::vector<Tiny> mixtures() {
+  const auto make = [](const char* architecture, DType type, int experts, int used) {
+    TinyModelOptions options;
+    options.architecture = architecture;
+    options.weight_type = type;
+    options.feed_forward = 32;
+    options.context = 704;
+    options.experts = experts;
+    options.experts_used = used;
+    options.seed = 50 + static_cast<std::uint64_t>(experts);
+    return options;
+  };
+  std::vector<Tiny> out = {
+      {"qwen3moe_q4_0", make("qwen3moe", DType::kQ4_0, 9, 3)},
+      {"qwen2moe_q8_0", make("qwen2moe", DType::kQ8_0, 5, 2)},
+  };
+  out[1].options.shared_feed_forward = 64;
+  return out;
+}
 
 // Widths are odd where the type allows: no multiple of 16 columns, of 64 values a head, of 16 rows.
 const std::vector<Tiny>& tiny_models() {
@@ -51,6 +73,7 @@ const std::vector<Tiny>& tiny_models() {
       tiny.options.feed_forward = 103;
     }
     out[0].options.tied = true;
+    for (Tiny& tiny : mixtures()) out.push_back(std::move(tiny));
     return out;
   }();
   return models;
@@ -60,6 +83,14 @@ const std::vector<Tiny>& tiny_models() {
 const std::vector<int> kTinyLengths = {129, 2,   15,  16,  17,  31,  33,  48, 63,
                                        64,  65,  79,  81,  127, 1,   128, 34, 160,
                                        200, 255, 256, 257, 330, 511, 513, 600};
+// Of tests/golden/families, with contexts of 256: windows of 16 and 24, with and without layers
+// that see everything; experts, sinks, norms of heads.
+const std::vector<std::string> kFamilies = {
+    "gemma3", "gpt_oss", "gpt_oss_mxfp4", "mistral", "mixtral", "phi3", "qwen3"
+};
+const std::vector<int> kFamilyLengths = {
+    129, 2, 15, 17, 31, 33, 64, 65, 79, 127, 96, 34, 16, 160, 200, 178, 230
+};
 const std::vector<int> kSmolLengths = {5, 17, 64, 33, 100, 16, 129, 48, 65, 1, 81, 300};
 const std::vector<int> kSmolLongLengths = {513, 600, 255, 257, 200, 63};
 
@@ -81,6 +112,12 @@ Result<std::unique_ptr<Subject>> load_smollm2() {
 
 Result<std::unique_ptr<Subject>> load(const std::string& name) {
   if (name == kSmolLM2) return load_smollm2();
+  if (std::ranges::find(kFamilies, name) != kFamilies.end()) {
+    auto out =
+        TRY(Subject::file(std::string(ARTERY_SOURCE_DIR) + "/tests/golden/families/" + name, 256));
+    out->make_questions(kFamilyLengths, 24);
+    return out;
+  }
   for (const Tiny& tiny : tiny_models()) {
     if (tiny.name != name) continue;
     auto out = TRY(Subject::tiny(tiny.options, tiny.kv_type));
@@ -112,6 +149,7 @@ const std::vector<std::string>& tiny_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> out;
     for (const Tiny& tiny : tiny_models()) out.push_back(tiny.name);
+    out.insert(out.end(), kFamilies.begin(), kFamilies.end());
     return out;
   }();
   return names;

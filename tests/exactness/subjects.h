@@ -1,6 +1,7 @@
 #pragma once
 // The models the exactness tests run on, loaded once a process: tiny random ones of every weight
-// type and head grouping, and SmolLM2 where its file is. One thread.
+// type and head grouping, tiny checkpoints of the families with sliding windows, and SmolLM2 where
+// its file is. One thread.
 
 #include <string>
 #include <vector>
