@@ -69,8 +69,12 @@ std::span<const TokenId> NgramIndex::propose(std::span<const TokenId> text, int 
     place = before_[end];
   }
   if (best_end == 0) return {};
-  const std::size_t most = std::min(static_cast<std::size_t>(count), text.size() - best_end);
-  return text.subspan(best_end, most);
+  draft_.clear();
+  const std::size_t period = text.size() - best_end;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    draft_.push_back(i < period ? text[best_end + i] : draft_[i - period]);
+  }
+  return draft_;
 }
 
 }  // namespace artery::engine

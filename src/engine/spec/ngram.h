@@ -21,8 +21,9 @@ class NgramIndex {
   // `match_max` wins, of equal ones the latest. 1 <= match_min <= match_max.
   NgramIndex(int match_min, int match_max);
 
-  // What followed the best earlier place of the end of `text`, at most `count` tokens; empty when
-  // there is none. `text` begins with the text of the call before.
+  // `count` tokens: what followed the best earlier place of the end of `text`, and where that
+  // reaches the end, the same again, as a text that goes round would. Empty when there is no such
+  // place. Valid until the next call. `text` begins with the text of the call before.
   std::span<const TokenId> propose(std::span<const TokenId> text, int count);
 
  private:
@@ -34,6 +35,7 @@ class NgramIndex {
   // Places are ends: the n-gram is text[end - match_min, end).
   std::unordered_map<std::uint64_t, std::int32_t> last_;  // by hash of the n-gram
   std::vector<std::int32_t> before_;  // [end] the place before with the same hash, -1: none
+  std::vector<TokenId> draft_;
 };
 
 }  // namespace artery::engine

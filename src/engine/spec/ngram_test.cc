@@ -31,9 +31,9 @@ Tokens propose_plainly(const Tokens& text, int match_min, int match_max, int cou
   }
   if (best_end == 0) return {};
   Tokens out;
-  for (std::size_t i = best_end; i < text.size() && out.size() < static_cast<std::size_t>(count);
-       ++i)
-    out.push_back(text[i]);
+  Tokens round(text.begin() + static_cast<std::ptrdiff_t>(best_end), text.end());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    out.push_back(round[i % round.size()]);
   return out;
 }
 
@@ -60,7 +60,7 @@ TEST(NgramTest, ShortAndEmptyTexts) {
   EXPECT_EQ(propose(index, {}, 4), Tokens{});
   EXPECT_EQ(propose(index, {1}, 4), Tokens{});
   EXPECT_EQ(propose(index, {1, 1}, 4), Tokens{});
-  EXPECT_EQ(propose(index, {1, 1, 1}, 4), Tokens{1});
+  EXPECT_EQ(propose(index, {1, 1, 1}, 4), (Tokens{1, 1, 1, 1}));
   EXPECT_EQ(propose(index, {1, 1, 1, 1}, 0), Tokens{});
 }
 
