@@ -75,8 +75,7 @@ class FolderReader {
     // config.json names end tokens too, not always the same ones (FR-D6); its other keys are no
     // sampling.
     if (const auto text = TRY(read_if_there(folder_ / "config.json", kConfigMax))) {
-      if (const auto more = codec::read_generation_config(*text))
-        model_eos_ = more->eos_ids;
+      if (const auto more = codec::read_generation_config(*text)) model_eos_ = more->eos_ids;
     }
     return {};
   }

@@ -21,6 +21,7 @@
 #include "cli/report.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
+#include "cli/speculative_config.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "server/server.h"
@@ -176,6 +177,14 @@ std::vector<Flag> engine_flags() {
        .fallback = "true",
        .help = "reuse the KV of prompt prefixes computed before",
        .negatable = true},
+      {.name = "speculative-config",
+       .kind = K::kText,
+       .fallback = "auto",
+       .help =
+           "drafts from the text itself, with unchanged output; auto: where the measured cost of "
+           "a step says they pay; off; or vLLM's JSON: "
+           "{\"method\":\"ngram\",\"num_speculative_tokens\":4}",
+       .value_name = "JSON"},
       {.name = "seed",
        .kind = K::kInteger,
        .fallback = "-1",
@@ -458,6 +467,8 @@ int drain(
 Result<int> run_serve(const Options& options) {
   const std::string model_path = TRY(options.require("model"));
   TRY(codec::check_parser_choice(parser_choice(options)));
+  ServingWish wish = serving_wish(options, model_path);
+  wish.engine.speculation = TRY(parse_speculative_config(options.text("speculative-config")));
   set_log_level(parse_log_level(options.text("log-level")));
   const bool reloads = options.is_set("api-keys") || options.is_set("ssl-certfile");
   SignalWatch signals = TRY(SignalWatch::open(reloads));
@@ -481,7 +492,7 @@ Result<int> run_serve(const Options& options) {
           model_path
       )
   );
-  Loader loader(serving_wish(options, model_path), parser_choice(options), *server, name);
+  Loader loader(std::move(wish), parser_choice(options), *server, name);
   if (const auto signal = wait_for_end(signals, options, *server, loader.done_fd())) {
     leave_now(*signal);
   }

@@ -91,18 +91,7 @@ class Names {
     preemptions = counter("num_preemptions_total", "Preemptions by the scheduler.");
     prefix_queries = counter("prefix_cache_queries_total", "Prompt tokens looked up in the cache.");
     prefix_hits = counter("prefix_cache_hits_total", "Prompt tokens found in the cache.");
-    drafts = counter("spec_decode_num_drafts_total", "Drafts verified.");
-    draft_tokens = counter("spec_decode_num_draft_tokens_total", "Drafted tokens verified.");
-    accepted_tokens = counter("spec_decode_num_accepted_tokens_total", "Drafted tokens accepted.");
-    for (int place = 0; place < engine::kDraftTokensMax; ++place) {
-      prometheus::Labels labels = labels_;
-      labels["position"] = std::to_string(place);
-      accepted_at.push_back(&prometheus::BuildCounter()
-                                 .Name(prefix_ + "spec_decode_num_accepted_tokens_per_pos_total")
-                                 .Help("Drafted tokens accepted, by place in the draft.")
-                                 .Register(registry)
-                                 .Add(labels));
-    }
+    add_drafts();
     rejections =
         counter("admission_rejections_total", "Requests refused because the inbox is full.");
     aborted = counter("request_aborted_total", "Requests cancelled, mostly by clients that left.");
@@ -160,6 +149,20 @@ class Names {
   const prometheus::Labels& labels() const { return labels_; }
 
  private:
+  void add_drafts() {
+    drafts = counter("spec_decode_num_drafts_total", "Drafts verified.");
+    draft_tokens = counter("spec_decode_num_draft_tokens_total", "Drafted tokens verified.");
+    accepted_tokens = counter("spec_decode_num_accepted_tokens_total", "Drafted tokens accepted.");
+    for (int place = 0; place < engine::kDraftTokensMax; ++place) {
+      prometheus::Labels labels = labels_;
+      labels["position"] = std::to_string(place);
+      accepted_at.push_back(&prometheus::BuildCounter()
+                                 .Name(prefix_ + "spec_decode_num_accepted_tokens_per_pos_total")
+                                 .Help("Drafted tokens accepted, by place in the draft.")
+                                 .Register(registry)
+                                 .Add(labels));
+    }
+  }
   prometheus::Gauge* gauge(const char* name, const char* help) {
     return &prometheus::BuildGauge()
                 .Name(prefix_ + name)
