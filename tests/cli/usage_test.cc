@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "program.h"
@@ -125,7 +126,12 @@ TEST(Usage, FoldersSayWhatIsMissing) {
   folder.write("config.json", "{}");
   const Outcome outcome = run_artery({"inspect", folder.file("")});
   EXPECT_EQ(outcome.exit_code, 3);
-  EXPECT_TRUE(contains(outcome.err, "safetensors")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "config.json: model_type is missing")) << outcome.err;
+  std::ifstream config(ARTERY_SOURCE_DIR "/tests/golden/families/qwen3/config.json");
+  folder.write("config.json", std::string(std::istreambuf_iterator<char>(config), {}));
+  const Outcome no_weights = run_artery({"inspect", folder.file("")});
+  EXPECT_EQ(no_weights.exit_code, 3);
+  EXPECT_TRUE(contains(no_weights.err, "safetensors")) << no_weights.err;
 }
 
 std::string effective(const Invocation& invocation, const std::string& key) {

@@ -88,7 +88,7 @@ const std::map<std::string, std::vector<std::string>> kMessages = {
     {"gguf_alignment_2p31", {"general.alignment is 2147483648", "data section"}},
     {"gguf_alignment_string", {"general.alignment has type string, expected uint32"}},
     {"gguf_arch_missing", {"general.architecture is missing"}},
-    {"gguf_arch_unknown", {"unknown architecture 'quantum9000'", "llama, qwen2"}},
+    {"gguf_arch_unknown", {"unknown architecture 'quantum9000'", "supported: gemma3, gpt-oss, llama"}},
     {"gguf_arch_wrong_type", {"general.architecture has type uint32, expected string"}},
     {"gguf_dims_0_count", {"tensor blk.0.attn_q.weight has 0 dimensions"}},
     {"gguf_dims_5", {"tensor blk.0.attn_q.weight has 5 dimensions, the limit is", "4"}},
