@@ -169,6 +169,19 @@ TEST_P(Axis, PrefixSharedWhileItIsComputed) {
 }
 
 // The longest come first and yield to all others.
+// One after the other, so that drafts reach every row of a step alone, and in a batch.
+TEST_P(Axis, Drafts) {
+  Setting setting;
+  setting.drafts = 4;
+  expect_each_equal(setting, small() ? 1 : 7);
+  setting.cache = true;
+  const Outcome outcome = expect_equal(batch(7, setting));
+  EXPECT_GT(outcome.status.draft_tokens, 0);
+  setting.threads = 2;
+  setting.drafts = 9;
+  expect_equal(batch(7, setting));
+}
+
 TEST_P(Axis, Preempted) {
   for (const bool cache : {false, true}) {
     Setting setting;

@@ -48,6 +48,7 @@ Setting random_setting(SeqRandom& random, const Limits& limits) {
   setting.cache = random.chance(0.7);
   setting.batched_tokens = pick<int>(random, {40, 64, 100, 512, 512});
   setting.seqs = pick<int>(random, {2, 8, 32, 64});
+  setting.drafts = pick<int>(random, {0, 0, 1, 4, 9});
   setting.step_seconds = random.chance(0.3) ? 0.001 : 0;
   return setting;
 }

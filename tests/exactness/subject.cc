@@ -90,7 +90,8 @@ void set_sampling(std::size_t index, Request& request) {
 
 std::string describe(const Setting& setting) {
   return fmt::format(
-      "{} threads {} chunk {} cache {} pages {} step tokens {} seqs {} step seconds {}",
+      "{} threads {} chunk {} cache {} pages {} step tokens {} seqs {} step seconds {} "
+      "drafts {}",
       tensor::name(setting.isa),
       setting.threads,
       setting.chunk,
@@ -98,7 +99,8 @@ std::string describe(const Setting& setting) {
       setting.pages,
       setting.batched_tokens,
       setting.seqs,
-      setting.step_seconds
+      setting.step_seconds,
+      setting.drafts
   );
 }
 
@@ -140,6 +142,11 @@ std::unique_ptr<engine::Engine> Subject::start(const Setting& setting, std::int6
   config.enable_prefix_caching = setting.cache;
   config.step_seconds_max = setting.step_seconds;
   config.cache_secret = "exactness";
+  if (setting.drafts > 0) {
+    config.speculation = {
+        .mode = engine::SpeculationMode::kAlways, .tokens = setting.drafts, .match_min = 1
+    };
+  }
   auto made = engine::make_engine(std::make_unique<Borrowed>(*model_, gate_), config);
   CHECK(made.has_value(), "{}", made.error().message);
   return std::move(*made);

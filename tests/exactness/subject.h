@@ -29,6 +29,7 @@ struct Setting {
   int batched_tokens = 512;  // of a step
   int seqs = 64;             // running at once
   double step_seconds = 0;   // 0: chunks do not depend on the clock
+  int drafts = 0;            // drafted tokens of a step and sequence, always verified
 };
 std::string describe(const Setting& setting);
 
