@@ -13,6 +13,11 @@ Result<KvMemory> KvMemory::make(const model::KvLayout& layout, std::int64_t page
   KvMemory memory;
   for (const model::KvGroup& group : layout.groups) {
     const auto bytes = static_cast<std::size_t>(group.geometry.page_bytes() * pages);
+    if (bytes == 0) {  // no layer of this kind: Mistral has a window in all of them
+      memory.groups_.push_back({nullptr, group.geometry});
+      memory.group_bytes_.push_back(0);
+      continue;
+    }
     void* base = mmap(
         nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
     );
@@ -34,7 +39,8 @@ KvMemory::KvMemory(KvMemory&& other) noexcept
       free_(std::move(other.free_)) {}
 
 KvMemory::~KvMemory() {
-  for (std::size_t i = 0; i < groups_.size(); ++i) munmap(groups_[i].base, group_bytes_[i]);
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    if (group_bytes_[i] > 0) munmap(groups_[i].base, group_bytes_[i]);
 }
 
 PageId KvMemory::take() {

@@ -27,7 +27,7 @@ bool is_file(const fs::path& path) {
 // Empty optional: there is no such file.
 Result<std::optional<std::string>> read_if_there(const fs::path& path, std::size_t bytes_max) {
   if (!is_file(path)) return std::optional<std::string>();
-  return std::optional<std::string>(TRY(system_file_system().read(path.string(), bytes_max)));
+  return std::optional(TRY(as_bad_file(system_file_system().read(path.string(), bytes_max))));
 }
 
 // `result` with the file's path before its message.
@@ -53,7 +53,8 @@ class FolderReader {
     config_.tokens.end_of_generation.insert(
         config_.tokens.end_of_generation.end(), model_eos_.begin(), model_eos_.end()
     );
-    const std::string text = TRY(system_file_system().read(tokenizer_.string(), kTokenizerMax));
+    const std::string text =
+        TRY(as_bad_file(system_file_system().read(tokenizer_.string(), kTokenizerMax)));
     std::vector<std::string> found;
     files_.tokenizer =
         TRY(in_file(tokenizer_, codec::make_hf_tokenizer(text, config_.tokens, &found)));
@@ -141,6 +142,10 @@ Result<std::shared_ptr<const codec::Tokenizer>> load_any_tokenizer(const std::st
     return std::shared_ptr<const codec::Tokenizer>(std::move(files.tokenizer));
   }
   const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
+  if (!file->folder().empty()) {  // to say which of its files is missing
+    HfTokenizerFiles files = TRY(load_hf_tokenizer(file->folder()));
+    return std::shared_ptr<const codec::Tokenizer>(std::move(files.tokenizer));
+  }
   codec::VocabData vocab = TRY(load_vocab(*file));
   return std::shared_ptr<const codec::Tokenizer>(TRY(codec::Tokenizer::make(std::move(vocab))));
 }

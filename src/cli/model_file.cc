@@ -39,12 +39,19 @@ Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& pat
   return model::open_model(path);
 }
 
-Result<std::string> folder_chat_template(const std::string& folder) {
+Result<std::string> as_bad_file(Result<std::string> content) {
+  if (content || content.error().code != Code::kTooLarge) return content;
+  return fail(Code::kBadFile, "{}", content.error().message);
+}
+
+Result<std::string> folder_chat_template(const std::string& folder, std::string* place) {
   const FileSystem& fs = system_file_system();
-  Result<std::string> jinja = fs.read(folder + "/chat_template.jinja", kTemplateBytesMax);
+  *place = folder + "/chat_template.jinja";
+  Result<std::string> jinja = as_bad_file(fs.read(*place, kTemplateBytesMax));
   if (jinja || jinja.error().code != Code::kNotFound) return jinja;
   const std::string path = folder + "/tokenizer_config.json";
-  Result<std::string> text = fs.read(path, kConfigBytesMax);
+  *place = path;
+  Result<std::string> text = as_bad_file(fs.read(path, kConfigBytesMax));
   if (!text && text.error().code == Code::kNotFound) return std::string();
   if (!text) return text;
   Result<codec::HfConfigFile> config = codec::read_tokenizer_config(*text);

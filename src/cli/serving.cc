@@ -167,7 +167,8 @@ Result<LoadedModel> load_serving(
       load_chat_template(file.get(), wish.chat_template, template_tokens(*loaded.tokenizer));
   if (chat_template) {
     loaded.chat_template = chat_template.take();
-  } else if (!wish.chat_template.empty()) {
+  } else if (!wish.chat_template.empty() || chat_template.error().code != Code::kUnsupported) {
+    // A server that starts without chat because of a mistake in a file looks like one that works.
     return tl::unexpected<Error>(chat_template.error());
   } else {
     loaded.chat_template_error = chat_template.error().message;
@@ -248,9 +249,11 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
     const model::ModelFile* file, const std::string& chosen, codec::TemplateTokens tokens
 ) {
   std::string source = chosen;
+  std::string place = "--chat-template";
   std::error_code why;
   if (!chosen.empty() && std::filesystem::exists(chosen, why)) {
-    source = TRY(system_file_system().read(chosen, kTemplateBytesMax));
+    source = TRY(as_bad_file(system_file_system().read(chosen, kTemplateBytesMax)));
+    place = chosen;
   } else if (!chosen.empty() && chosen.find_first_of("./{") != std::string::npos) {
     return fail(Code::kNotFound, "chat template {}: no such file", chosen);
   } else if (!chosen.empty() && !names_a_built_in_form(chosen)) {
@@ -261,8 +264,9 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
     );
   }
   if (source.empty() && file != nullptr) {
+    place = file->path();
     if (!file->folder().empty())
-      source = TRY(folder_chat_template(file->folder()));
+      source = TRY(folder_chat_template(file->folder(), &place));
     else if (file->find_key("tokenizer.chat_template") != nullptr)
       source = TRY(file->get_string("tokenizer.chat_template"));
   }
@@ -273,9 +277,12 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
         "completion"
     );
   }
-  return std::shared_ptr<const codec::ChatTemplate>(
-      TRY(codec::ChatTemplate::make(source, std::move(tokens)))
-  );
+  auto made = codec::ChatTemplate::make(source, std::move(tokens));
+  if (made) return std::shared_ptr<const codec::ChatTemplate>(made.take());
+  if (made.error().code != Code::kBadFile) return tl::unexpected<Error>(made.error());
+  const std::string_view advice =
+      chosen.empty() ? "; mend it, or give another one with --chat-template" : "";
+  return fail(Code::kBadFile, "{}: {}{}", place, made.error().message, advice);
 }
 
 std::string fingerprint(std::string_view weights_digest, std::string_view numerics_id) {

@@ -161,5 +161,48 @@ TEST(HandMadeFiles, AreRefusedByName) {
   }
 }
 
+// A copy of one of the small checkpoints, to be damaged.
+std::string copied_family(const TemporaryFolder& folder, const std::string& family) {
+  std::filesystem::copy(ARTERY_SOURCE_DIR "/tests/golden/families/" + family, folder.file(family));
+  return folder.file(family);
+}
+
+TEST(BadFolders, ATemplateThatDoesNotParseIsRefusedByName) {
+  if (run_artery({"--version"}).out.find("with Jinja") == std::string::npos)
+    GTEST_SKIP() << "a build without Rust parses no template";
+  const TemporaryFolder folder;
+  const std::string model = copied_family(folder, "gemma3");
+  const std::vector<std::string> serve = {"serve", model, "--port", "0"};
+  const auto refused = [&](const std::string& file, const std::string& reason) {
+    for (const auto& words : {serve, std::vector<std::string>{"run", model, "-p", "hello"}}) {
+      const Outcome outcome = run_artery({words, "", {}, 20});
+      EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+      EXPECT_NE(outcome.err.find(model + "/" + file), std::string::npos) << outcome.err;
+      EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+    }
+  };
+  folder.write("gemma3/tokenizer_config.json", R"({"chat_template": "{% for m in x %}{{ m }"})");
+  refused("tokenizer_config.json", "line 1");
+  folder.write("gemma3/chat_template.jinja", "a\n{% if %}");
+  refused("chat_template.jinja", "line 2");
+  folder.write("gemma3/chat_template.jinja", std::string(5 << 20, 'a'));
+  refused("chat_template.jinja", "larger than");
+  folder.write("gemma3/chat_template.jinja", "{% if %}");
+  Server other({model, "--chat-template", "chatml"});
+  EXPECT_TRUE(other.wait_for("ready ")) << other.log();
+}
+
+TEST(BadFolders, AMissingTokenizerIsNamedByEveryVerb) {
+  const TemporaryFolder folder;
+  const std::string model = copied_family(folder, "gemma3");
+  std::filesystem::remove(model + "/tokenizer.json");
+  for (const auto& words :
+       {std::vector<std::string>{"serve", model, "--port", "0"}, {"tokenize", model}}) {
+    const Outcome outcome = run_artery({words, "", {}, 20});
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find("/tokenizer.json"), std::string::npos) << outcome.err;
+  }
+}
+
 }  // namespace
 }  // namespace artery::testing_cli

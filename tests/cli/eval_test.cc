@@ -166,5 +166,20 @@ TEST_F(Eval, GreedyStoryIsTheKnownOne) {
   EXPECT_GT(compared, 0);
 }
 
+// Also those with a window in every layer, so with no entry in the global group.
+TEST(EvalOfFolders, EveryFamilyRuns) {
+  const TemporaryFolder folder;
+  for (const auto& family :
+       std::filesystem::directory_iterator(ARTERY_SOURCE_DIR "/tests/golden/families")) {
+    if (!family.is_directory()) continue;
+    const Outcome outcome = run_artery(
+        {"eval", family.path().string(), "--output", folder.file("out")},
+        R"({"id":"a","tokens":[1,2,3],"rows":"last","greedy":3})"
+    );
+    EXPECT_EQ(outcome.exit_code, 0) << family.path() << " " << outcome.err;
+    EXPECT_NE(outcome.out.find("\"greedy_tokens\":["), std::string::npos) << outcome.out;
+  }
+}
+
 }  // namespace
 }  // namespace artery::testing_cli
