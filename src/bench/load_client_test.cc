@@ -158,9 +158,10 @@ TEST(LoadClient, TimesEveryTokenAndTakesUsage) {
     EXPECT_EQ(record.outcome, Outcome::kOk) << record.error_kind << record.error;
     EXPECT_GE(record.ttft_s, 0.06);
     ASSERT_EQ(record.gaps_s.size(), 2u);
-    EXPECT_GE(record.gaps_s[0], 0.08f);
-    EXPECT_LT(record.gaps_s[1], 0.06f);
-    EXPECT_GE(record.latency_s, record.ttft_s + 0.08);
+    // A busy machine may read the first token late, so only the whole has a firm bound.
+    EXPECT_GT(record.gaps_s[0], record.gaps_s[1]);
+    EXPECT_GE(record.latency_s, 0.14);
+    EXPECT_NEAR(record.ttft_s + record.gaps_s[0] + record.gaps_s[1], record.latency_s, 0.05);
     EXPECT_EQ(record.input_tokens, 12);
     EXPECT_EQ(record.output_tokens, 3);
     EXPECT_EQ(record.cached_tokens, 4);
