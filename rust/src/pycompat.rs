@@ -1,6 +1,6 @@
 //! Methods, filters and tests as jinja2 on Python has them, where minijinja's differ or are missing.
 
-use crate::python::{invalid, is_space, to_str, tojson};
+use crate::python::{invalid, is_space, texts_size, to_repr, to_str, tojson, TEXT_BYTES_MAX};
 use crate::rewrite::PRINT;
 use crate::sentinel;
 use minijinja::formatting::{format, FormatStyle};
@@ -43,6 +43,10 @@ pub fn install(env: &mut Environment<'static>, markup: bool) {
     env.add_filter("format", |pattern: String, args: Rest<ValueOrKwargs>| {
         bounded_format(FormatStyle::Printf, &pattern, &args.into_values())
     });
+    env.add_filter("pprint", |v: &Value| to_repr(v).map(Value::from));
+    measured(env, "join", Value::from_function(filters::join), charge_join);
+    measured(env, "sum", Value::from_function(filters::sum), check_sum);
+    env.remove_filter("chain");  // not Jinja's; its lists double without a cost
     env.add_test("sequence", |v: &Value| {
         matches!(v.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined)
     });
@@ -100,6 +104,44 @@ fn lazy(env: &mut Environment<'static>, name: &'static str, filter: Value) {
     });
 }
 
+/// A filter of minijinja that first hears what its work will cost.
+fn measured(
+    env: &mut Environment<'static>,
+    name: &'static str,
+    filter: Value,
+    check: fn(&State, &Value) -> Result<(), Error>,
+) {
+    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+        let args = args.into_values();
+        if let Some(items) = args.first() {
+            check(state, items)?;
+        }
+        filter.call(state, &args)
+    });
+}
+
+fn charge_bytes(state: &State, bytes: usize) -> Result<(), Error> {
+    state.consume_fuel((bytes / 64) as u64)
+}
+
+/// minijinja charges for the separators; the items, which may be one large text again and again, are paid
+/// when it is too late.
+fn charge_join(state: &State, items: &Value) -> Result<(), Error> {
+    match items.try_iter() {
+        Ok(iter) => charge_bytes(state, texts_size(iter)?),
+        Err(_) => Ok(()),  // the filter says what is wrong
+    }
+}
+
+/// Sums of lists and texts copy all that was summed before at every step.
+fn check_sum(state: &State, items: &Value) -> Result<(), Error> {
+    let Ok(iter) = items.try_iter() else { return Ok(()) };
+    let mut count = 0;
+    let counted = iter.filter(|item| !item.is_number()).inspect(|_| count += 1);
+    let bytes = texts_size(counted)?;
+    charge_bytes(state, bytes.saturating_mul(count))
+}
+
 /// `'..' % value` after rewrite.rs.
 fn percent_format(text: &str, operand: &Value) -> Result<Value, Error> {
     let args: Vec<Value> = match operand.is_tuple() {
@@ -130,6 +172,11 @@ fn bounded_format(style: FormatStyle, pattern: &str, args: &[Value]) -> Result<V
     if too_wide {
         return Err(invalid(format!("format: a width is above {WIDTH_MAX}")));
     }
+    let mark = if style == FormatStyle::StrFormat { '{' } else { '%' };
+    let fields = pattern.matches(mark).count();
+    if fields.saturating_mul(texts_size(args.iter().cloned())?) > TEXT_BYTES_MAX {
+        return Err(invalid("format: too many fields of too large values"));
+    }
     format(style, pattern, args).map(Value::from)
 }
 
@@ -142,7 +189,14 @@ fn strip(s: &str, chars: Option<&str>, left: bool, right: bool) -> String {
 
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let own = match value.kind() {
-        ValueKind::String => str_method(value.as_str().unwrap_or(""), name, args),
+        ValueKind::String => {
+            let s = value.as_str().unwrap_or("");
+            charge_bytes(state, s.len())?;
+            if name == "join" {
+                args.first().map_or(Ok(()), |items| charge_join(state, items))?;
+            }
+            str_method(s, name, args)
+        }
         ValueKind::Seq => list_method(value, name, args),
         ValueKind::Map if name == "copy" => from_args::<()>(args).map(|()| value.clone()),
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
@@ -177,7 +231,7 @@ fn str_method(s: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
         "split" | "rsplit" => split(s, name == "rsplit", args),
         "splitlines" => {
             let (keep,): (Option<bool>,) = from_args(args)?;
-            Ok(split_lines(s, keep.unwrap_or(false)))
+            split_lines(s, keep.unwrap_or(false))
         }
         "index" | "rindex" => {
             let (what,): (&str,) = from_args(args)?;
@@ -229,6 +283,9 @@ fn justify(s: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
         return Err(invalid(format!("{name}: width is too large")));
     }
     let fill = fill.unwrap_or_else(|| if name == "zfill" { "0" } else { " " }.into());
+    if fill.chars().count() != 1 {
+        return Err(invalid(format!("{name}: the fill character must be exactly one character long")));
+    }
     let missing = width.saturating_sub(s.chars().count());
     let (left, right) = match name {
         "ljust" => (0, missing),
@@ -254,7 +311,9 @@ fn split(s: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
         Some(v) => usize::try_from(i64::try_from(v)?).unwrap_or(usize::MAX),
     };
     kwargs.assert_all_used()?;
-    let pieces_max = splits_max.saturating_add(1);
+    // One more than are allowed, to see that there are too many.
+    let pieces_max = splits_max.saturating_add(1).min(PIECES_MAX + 1);
+    let splits_max = pieces_max - 1;
     let parts: Vec<&str> = match &separator {
         None if from_right => split_space_right(s, splits_max),
         None => split_space(s, splits_max),
@@ -272,7 +331,18 @@ fn split(s: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
             }
         }
     };
+    check_pieces(parts.len())?;
     Ok(parts.into_iter().map(Value::from).collect())
+}
+
+/// A piece takes 24 bytes and more.
+const PIECES_MAX: usize = 1 << 21;
+
+fn check_pieces(count: usize) -> Result<(), Error> {
+    match count > PIECES_MAX {
+        true => Err(invalid(format!("the text has more than {PIECES_MAX} pieces"))),
+        false => Ok(()),
+    }
 }
 
 fn split_space(s: &str, splits_max: usize) -> Vec<&str> {
@@ -306,10 +376,11 @@ fn split_space_right(s: &str, splits_max: usize) -> Vec<&str> {
     parts
 }
 
-fn split_lines(s: &str, keep: bool) -> Value {
+fn split_lines(s: &str, keep: bool) -> Result<Value, Error> {
     let is_break = |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let (mut lines, mut rest) = (Vec::new(), s);
     while !rest.is_empty() {
+        check_pieces(lines.len() + 1)?;
         let end = rest.find(is_break).unwrap_or(rest.len());
         let width = match rest[end..].chars().next() {
             None => 0,
@@ -319,5 +390,5 @@ fn split_lines(s: &str, keep: bool) -> Value {
         lines.push(Value::from(&rest[..if keep { end + width } else { end }]));
         rest = &rest[end + width..];
     }
-    Value::from(lines)
+    Ok(Value::from(lines))
 }

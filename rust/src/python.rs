@@ -12,6 +12,9 @@ const DEPTH_MAX: usize = 400;
 /// An indent beyond this is a memory bomb, not a style.
 const INDENT_MAX: usize = 256;
 
+/// One value can hold another many times, so its text can be larger than any memory.
+pub const TEXT_BYTES_MAX: usize = 1 << 25;
+
 /// What str.isspace() and str.strip() call white space.
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
@@ -19,6 +22,38 @@ pub fn is_space(c: char) -> bool {
 
 pub fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, text.into())
+}
+
+fn check_size(bytes: usize) -> Result<(), Error> {
+    match bytes > TEXT_BYTES_MAX {
+        true => Err(invalid(format!("a text of more than {} MiB", TEXT_BYTES_MAX >> 20))),
+        false => Ok(()),
+    }
+}
+
+/// Stops minijinja's own text of a value at the limit.
+struct Bounded<'a>(&'a mut String);
+
+impl Write for Bounded<'_> {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        check_size(self.0.len() + s.len()).map_err(|_| std::fmt::Error)?;
+        self.0.push_str(s);
+        Ok(())
+    }
+}
+
+/// Bytes of the texts of `items` one after the other, and some for each item; an error above the limit.
+pub fn texts_size(items: impl Iterator<Item = Value>) -> Result<usize, Error> {
+    const ITEM_BYTES: usize = 16;
+    let mut bytes = 0usize;
+    for item in items {
+        bytes += ITEM_BYTES + match item.as_str() {
+            Some(s) => s.len(),
+            None => to_str(&item)?.len(),
+        };
+        check_size(bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// repr(float): the shortest digits that read back, exponent form outside 1e-4 <= |x| < 1e16.
@@ -66,10 +101,18 @@ pub fn to_str(value: &Value) -> Result<String, Error> {
     Ok(out)
 }
 
+/// repr(value), which is also what pprint makes of a short one.
+pub fn to_repr(value: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    repr(&mut out, value, 0)?;
+    Ok(out)
+}
+
 fn repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(invalid("value is nested too deeply to be printed"));
     }
+    check_size(out.len())?;
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
@@ -78,7 +121,7 @@ fn repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
         ValueKind::String => repr_str(out, value.as_str().unwrap_or("")),
         ValueKind::Seq => repr_seq(out, value, depth)?,
         ValueKind::Map => repr_map(out, value, depth)?,
-        _ => write!(out, "{value}").map_err(|_| invalid("value cannot be printed"))?,
+        _ => write!(Bounded(out), "{value}").map_err(|_| invalid("value cannot be printed"))?,
     }
     Ok(())
 }
@@ -211,6 +254,7 @@ impl Dump {
         if depth > DEPTH_MAX {
             return Err(invalid("tojson: value is nested too deeply"));
         }
+        check_size(out.len())?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),

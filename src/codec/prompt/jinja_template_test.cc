@@ -254,6 +254,34 @@ TEST(Jinja, RunawayTemplatesEnd) {
   EXPECT_TRUE(render(nest + "{{ ns.x == [ns.x] }}", {}));
 }
 
+// A list can hold one text many times, and itself in all of its places.
+TEST(Jinja, SharedValuesDoNotFillTheMemory) {
+  const std::string many = "{% set x = ['a' * 1000000] * 100000 %}";
+  const std::string doubled =
+      "{% set ns = namespace(x=['a']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}"
+      "{% endfor %}";
+  for (const std::string& source :
+       {many + "{{ x | join }}",
+        many + "{{ '-'.join(x) }}",
+        many + "{{ x }}",
+        many + "{{ x | tojson }}",
+        many + "{{ x | sum(start='') }}",
+        many + "{{ ('{0}' * 1000).format(x[0]) }}",
+        many + "{{ ('%s' * 1000) | format(*x[:1000]) }}",
+        many + "{{ ('%(y)s' * 1000) | format(y=x[0]) }}",
+        many + "{{ 'a'.ljust(10000, x[0]) }}",
+        many + "{% for i in range(90000) %}{% if x[0].strip() %}{% endif %}{% endfor %}",
+        doubled + "{{ ns.x | join }}",
+        "{{ ('a,' * 3000000).split(',') | length }}"s,
+        "{{ ('\\n' * 3000000).splitlines() | length }}"s}) {
+    auto prompt = render(source, {});
+    ASSERT_FALSE(prompt) << source;
+    EXPECT_EQ(prompt.error().code, Code::kInvalidArgument);
+  }
+  EXPECT_EQ(render("{{ [1, 'a'] | join(', ') }}{{ [1, 2] | sum }}", {})->text, "1, a3");
+  EXPECT_EQ(render("{{ '+'.join(['a', 'b']) }}{{ ['a'] | pprint }}", {})->text, "a+b['a']");
+}
+
 // Every place of `text` that reads as a control token and overlaps no literal range.
 std::size_t unguarded(const RenderedPrompt& prompt, const std::vector<std::string>& control) {
   std::size_t count = 0;
