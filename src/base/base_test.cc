@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -109,6 +110,15 @@ TEST_F(TemporaryFolder, ReleasedPartsReadTheSame) {
     (*mapped)->release(offset, bytes);
     EXPECT_EQ(content(), text) << offset;
   }
+}
+
+TEST_F(TemporaryFolder, APipeIsNotMapped) {
+  std::filesystem::create_directories(folder_);
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto mapped = system_file_system().map(pipe);  // a plain open would wait for a writer
+  ASSERT_FALSE(mapped);
+  EXPECT_EQ(mapped.error().code, Code::kBadFile);
 }
 
 TEST(FileSystem, NamesTheMissingFile) {

@@ -50,8 +50,9 @@ Result<struct stat> checked_stat(int fd, const std::string& path) {
   return st;
 }
 
-Result<int> open_read(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// `flags` beside O_RDONLY.
+Result<int> open_read(const std::string& path, int flags = 0) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
   if (fd >= 0) return fd;
   const Code code = errno == ENOENT ? Code::kNotFound : Code::kIo;
   return fail(code, "{}: {}", path, errno_text(errno));
@@ -100,8 +101,10 @@ Result<> make_folders(const std::string& path) {
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) const override {
-    const Descriptor fd(TRY(open_read(path)));
+    // Without O_NONBLOCK the open of a pipe waits for its writer, maybe for ever.
+    const Descriptor fd(TRY(open_read(path, O_NONBLOCK)));
     const struct stat st = TRY(checked_stat(fd.get(), path));
+    if (S_ISFIFO(st.st_mode)) return fail(Code::kBadFile, "{} is a pipe, expected a file", path);
     const FileStamp stamp = stamp_of(st);
     if (stamp.bytes == 0) return std::make_unique<PosixMappedFile>(nullptr, stamp);
     void* data = ::mmap(nullptr, stamp.bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);

@@ -40,7 +40,9 @@ Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& pat
 }
 
 Result<std::string> as_bad_file(Result<std::string> content) {
-  if (content || content.error().code != Code::kTooLarge) return content;
+  if (content) return content;
+  const Code code = content.error().code;
+  if (code != Code::kTooLarge && code != Code::kInvalidArgument) return content;
   return fail(Code::kBadFile, "{}", content.error().message);
 }
 

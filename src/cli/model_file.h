@@ -17,7 +17,8 @@ Result<std::unique_ptr<model::ModelFile>> open_model_file(const std::string& pat
 // and the file it is from in `place`; empty when there is none. kBadFile, kIo.
 Result<std::string> folder_chat_template(const std::string& folder, std::string* place);
 
-// A file above the size that its kind can have is a bad one; other results as they are.
+// A file above the size that its kind can have, or a folder of its name, is a bad one; other
+// results as they are.
 Result<std::string> as_bad_file(Result<std::string> content);
 
 // "model" of "/a/b/model.gguf", "Qwen3-0.6B" of the folder "/a/Qwen3-0.6B/".

@@ -42,6 +42,13 @@ void warn_of_slow_types(const model::ModelInfo& info) {
   if (!info.slow_types.empty()) log_warn("{}", slow_types_advice(info));
 }
 
+// A folder's template is a file that can be mended: a server that starts without chat because of a
+// mistake in it looks like one that works. A GGUF holds it among its weights; there the server says
+// that chat is off and serves text completion (golden/models/bad-files).
+bool is_file_to_mend(const model::ModelFile& file, const Error& template_error) {
+  return !file.folder().empty() && template_error.code != Code::kUnsupported;
+}
+
 // Before anything is packed: a machine that is too small says so at once.
 Result<> check_weights_fit(const model::ModelFile& file, const model::ModelInfo& info) {
   const std::int64_t usable = usable_memory_bytes();
@@ -167,8 +174,7 @@ Result<LoadedModel> load_serving(
       load_chat_template(file.get(), wish.chat_template, template_tokens(*loaded.tokenizer));
   if (chat_template) {
     loaded.chat_template = chat_template.take();
-  } else if (!wish.chat_template.empty() || chat_template.error().code != Code::kUnsupported) {
-    // A server that starts without chat because of a mistake in a file looks like one that works.
+  } else if (!wish.chat_template.empty() || is_file_to_mend(*file, chat_template.error())) {
     return tl::unexpected<Error>(chat_template.error());
   } else {
     loaded.chat_template_error = chat_template.error().message;

@@ -187,6 +187,10 @@ TEST(BadFolders, ATemplateThatDoesNotParseIsRefusedByName) {
   refused("chat_template.jinja", "line 2");
   folder.write("gemma3/chat_template.jinja", std::string(5 << 20, 'a'));
   refused("chat_template.jinja", "larger than");
+  std::filesystem::remove(model + "/chat_template.jinja");
+  std::filesystem::create_directory(model + "/chat_template.jinja");
+  refused("chat_template.jinja", "is a directory");
+  std::filesystem::remove(model + "/chat_template.jinja");
   folder.write("gemma3/chat_template.jinja", "{% if %}");
   Server other({model, "--chat-template", "chatml"});
   EXPECT_TRUE(other.wait_for("ready ")) << other.log();
