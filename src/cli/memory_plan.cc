@@ -147,6 +147,17 @@ tl::unexpected<Error> too_large(
 tl::unexpected<Error> pool_too_small(
     const PlanWish& wish, std::int64_t wanted, std::int64_t needed, std::int64_t fitting
 ) {
+  if (fitting < kPageTokens)
+    return fail(
+        Code::kOutOfMemory,
+        "a context of {} tokens needs {} of KV cache and --kv-cache-memory-bytes gives {}, less "
+        "than "
+        "{} tokens need: raise it",
+        wanted,
+        text_of(needed),
+        text_of(wish.pool_bytes_asked),
+        kPageTokens
+    );
   return fail(
       Code::kOutOfMemory,
       "a context of {} tokens needs {} of KV cache and --kv-cache-memory-bytes gives {}; at most "

@@ -196,6 +196,23 @@ TEST(BadFolders, ATemplateThatDoesNotParseIsRefusedByName) {
   EXPECT_TRUE(other.wait_for("ready ")) << other.log();
 }
 
+// A config that asks for another computation than ours must not run as if it did not.
+TEST(BadFolders, AnotherLimitOfGptOssIsRefused) {
+  const TemporaryFolder folder;
+  const std::string model = copied_family(folder, "gpt_oss");
+  const std::string path = model + "/config.json";
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  json::object config = json::parse(text.str()).as_object();
+  for (const auto& [limit, code] : {std::pair{7.0, 0}, {5.0, 3}, {0.0, 3}}) {
+    config["swiglu_limit"] = limit;
+    folder.write("gpt_oss/config.json", json::serialize(config));
+    const Outcome outcome = run_artery({"inspect", model});
+    EXPECT_EQ(outcome.exit_code, code) << limit << " " << outcome.err;
+    EXPECT_EQ(outcome.err.find("swiglu_limit") != std::string::npos, code != 0) << outcome.err;
+  }
+}
+
 TEST(BadFolders, AMissingTokenizerIsNamedByEveryVerb) {
   const TemporaryFolder folder;
   const std::string model = copied_family(folder, "gemma3");

@@ -94,6 +94,10 @@ TEST_F(Serve, PoolTooSmallForTheContextIsExitCode4) {
       run_artery({"serve", model_, "--port", "0", "-c", "512", "--kv-cache-memory-bytes", "16K"});
   EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "--max-model-len")) << outcome.err;
+  const Outcome nothing =
+      run_artery({"serve", model_, "--port", "0", "--kv-cache-memory-bytes", "1"});
+  EXPECT_EQ(nothing.exit_code, 4) << nothing.err;
+  EXPECT_FALSE(contains(nothing.err, "--max-model-len")) << "no length fits\n" << nothing.err;
 }
 
 TEST_F(Serve, BeyondLoopbackNeedsAKey) {

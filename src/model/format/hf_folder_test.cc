@@ -178,6 +178,7 @@ const Spoiled kSpoiled[] = {
      "unknown model_type 'bert' (supported: llama, mistral"},
     {[](HfFolderFiles& f) { f.set("model_type", ""); }, "model_type is missing"},
     {[](HfFolderFiles& f) { f.set("hidden_act", "\"relu\""); }, "hidden_act is 'relu'"},
+    {[](HfFolderFiles& f) { f.set("mlp_bias", "true"); }, "mlp_bias is true"},
     {[](HfFolderFiles& f) { f.set("attention_bias", "true"); },
      "attention_bias is true, but tensor model.layers.0.self_attn.q_proj.bias is missing"},
     {[](HfFolderFiles& f) {

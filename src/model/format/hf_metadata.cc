@@ -56,7 +56,8 @@ class Writer {
   Result<> check_activation() const {
     const char* key = config_.has("hidden_activation") ? "hidden_activation" : "hidden_act";
     const std::string name = TRY(config_.text_or(key, family_.activation));
-    if (name == family_.activation || (family_.activation == "silu" && name == "swish")) return {};
+    if (name == family_.activation || (family_.activation == "silu" && name == "swish"))
+      return check_feed_forward();
     return config_.fail(
         Code::kUnsupported,
         "{} is '{}': {} models with another activation than {} are not supported",
@@ -64,6 +65,21 @@ class Writer {
         printable(name),
         family_.model_type,
         family_.activation
+    );
+  }
+
+  Result<> check_feed_forward() const {
+    if (TRY(config_.flag_or("mlp_bias", false)))
+      return config_.fail(Code::kUnsupported, "mlp_bias is true: this is not supported");
+    if (!is("gpt-oss")) return {};
+    constexpr double kLimit = 7;  // of gpt-oss' gated unit, tensor/backend.h
+    const double limit = TRY(config_.number_or("swiglu_limit", kLimit));
+    if (limit == kLimit) return {};
+    return config_.fail(
+        Code::kUnsupported,
+        "swiglu_limit is {}: another one than {} is not supported",
+        limit,
+        kLimit
     );
   }
 
