@@ -5,7 +5,7 @@ namespace artery::cli {
 Flag model_flag() {
   return {
       .name = "model",
-      .help = "a .gguf file",
+      .help = "a .gguf file, any part of a split one, or a model's folder",
       .value_name = "MODEL",
       .letter = 'm',
       .positional = true,

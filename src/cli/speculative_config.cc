@@ -80,7 +80,7 @@ Result<engine::SpeculationConfig> parse_speculative_config(std::string_view text
   engine::SpeculationConfig config;
   config.mode = engine::SpeculationMode::kWherePays;
   if (text == "auto") return config;
-  if (text == "off") {
+  if (text == "off" || text == "none") {
     config.mode = engine::SpeculationMode::kOff;
     return config;
   }

@@ -10,6 +10,7 @@ using engine::SpeculationMode;
 TEST(SpeculativeConfig, Words) {
   EXPECT_EQ(parse_speculative_config("auto").value().mode, SpeculationMode::kWherePays);
   EXPECT_EQ(parse_speculative_config("off").value().mode, SpeculationMode::kOff);
+  EXPECT_EQ(parse_speculative_config("none").value().mode, SpeculationMode::kOff);
 }
 
 TEST(SpeculativeConfig, TheFieldsOfVllm) {
