@@ -7,38 +7,27 @@
 
 #include <utility>
 
-#include "codec/stream/call_parser.h"
 #include "codec/stream/json_scan.h"
+#include "codec/stream/marker_calls.h"
 
 namespace artery::codec {
 namespace {
 
-class DeepSeekCalls final : public CallParser {
+class DeepSeekCalls final : public MarkerCalls {
  public:
   explicit DeepSeekCalls(const CallParserStart& start)
-      : markers_(
+      : MarkerCalls(MarkerSet(
             {"<｜tool▁calls▁begin｜>",
              "<｜tool▁call▁begin｜>",
              "<｜tool▁sep｜>",
              "<｜tool▁call▁end｜>",
              "<｜tool▁calls▁end｜>"},
             start.is_control
-        ) {}
+        )) {}
 
   std::unique_ptr<CallParser> clone() const override {
     return std::make_unique<DeepSeekCalls>(*this);
   }
-  bool takes(std::string_view token) const override { return markers_.control(token) >= 0; }
-
-  void push_text(std::string_view text, OutputEvents& out) override {
-    for (const char c : text) take(c, out);
-  }
-
-  void push_control(std::string_view token, OutputEvents& out) override {
-    take_rest(out);
-    take_marker(markers_.control(token), out);
-  }
-
   void finish(OutputEvents& out) override {
     // The beginning of a marker behind a call is markup that was cut off.
     if (state_ == State::kContent || state_ == State::kHead) take_rest(out);
@@ -56,27 +45,12 @@ class DeepSeekCalls final : public CallParser {
   };
   enum Marker { kCallsBegin, kCallBegin, kSep, kCallEnd, kCallsEnd };
 
-  void take(char c, OutputEvents& out) {
-    if (state_ == State::kArguments && arguments_.in_string()) {
-      take_passed(c, out);
-      return;
-    }
-    std::string passed;
-    const int found = finder_.push(markers_, c, passed);
-    if (!passed.empty()) {
-      const std::string rest = finder_.flush();
-      for (const char byte : passed) take_passed(byte, out);
-      for (const char byte : rest) take(byte, out);
-    }
-    if (found >= 0) take_marker(found, out);
+  bool looks_for_markers() const override {
+    return state_ != State::kArguments || !arguments_.in_string();
   }
 
-  void take_rest(OutputEvents& out) {
-    for (const char byte : finder_.flush()) take_passed(byte, out);
-  }
-
-  void take_marker(int marker, OutputEvents& out) {
-    const std::string& text = markers_.text(static_cast<std::size_t>(marker));
+  void take_marker(int marker, OutputEvents& out) override {
+    const std::string& text = text_of(marker);
     if (marker == kSep && state_ == State::kHead) {
       raw_ += text;
       state_ = State::kArguments;
@@ -122,7 +96,7 @@ class DeepSeekCalls final : public CallParser {
     state_ = State::kContent;
   }
 
-  void take_passed(char c, OutputEvents& out) {
+  void take_passed(char c, OutputEvents& out) override {
     switch (state_) {
       case State::kContent:
         content_.push(std::string_view(&c, 1), out);
@@ -188,8 +162,6 @@ class DeepSeekCalls final : public CallParser {
     return own_line.empty() || is_fence ? trimmed(head_) : own_line;
   }
 
-  MarkerSet markers_;
-  MarkerFinder finder_;
   ContentText content_;
   State state_ = State::kContent;
   JsonValueScanner arguments_;

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "codec/stream/call_parser.h"
 #include "codec/stream/json_scan.h"
+#include "codec/stream/marker_calls.h"
 
 namespace artery::codec {
 namespace {
@@ -13,25 +13,14 @@ bool is_name_byte(char c) {
          c == '-' || c == '.' || c == ':';
 }
 
-class MistralCalls final : public CallParser {
+class MistralCalls final : public MarkerCalls {
  public:
   explicit MistralCalls(const CallParserStart& start)
-      : markers_({"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}, start.is_control) {}
+      : MarkerCalls(MarkerSet({"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}, start.is_control)) {}
 
   std::unique_ptr<CallParser> clone() const override {
     return std::make_unique<MistralCalls>(*this);
   }
-  bool takes(std::string_view token) const override { return markers_.control(token) >= 0; }
-
-  void push_text(std::string_view text, OutputEvents& out) override {
-    for (const char c : text) take(c, out);
-  }
-
-  void push_control(std::string_view token, OutputEvents& out) override {
-    take_rest(out);
-    take_marker(markers_.control(token), out);
-  }
-
   void finish(OutputEvents& out) override {
     take_rest(out);
     leave(out, true);
@@ -52,32 +41,13 @@ class MistralCalls final : public CallParser {
   enum Marker { kToolCalls, kArgs, kCallId };
 
   // The markers of text are not looked for inside JSON.
-  bool looks_for_markers() const {
+  bool looks_for_markers() const override {
     return state_ != State::kEnvelope && state_ != State::kBetween &&
            !(state_ == State::kArguments && has_begun_);
   }
 
-  void take(char c, OutputEvents& out) {
-    if (!looks_for_markers()) {
-      take_passed(c, out);
-      return;
-    }
-    std::string passed;
-    const int found = finder_.push(markers_, c, passed);
-    if (!passed.empty()) {
-      const std::string rest = finder_.flush();
-      for (const char byte : passed) take_passed(byte, out);
-      for (const char byte : rest) take(byte, out);
-    }
-    if (found >= 0) take_marker(found, out);
-  }
-
-  void take_rest(OutputEvents& out) {
-    for (const char byte : finder_.flush()) take_passed(byte, out);
-  }
-
-  void take_marker(int marker, OutputEvents& out) {
-    const std::string& text = markers_.text(static_cast<std::size_t>(marker));
+  void take_marker(int marker, OutputEvents& out) override {
+    const std::string& text = text_of(marker);
     if (marker == kToolCalls) {
       leave(out);
       state_ = State::kTag;
@@ -117,7 +87,7 @@ class MistralCalls final : public CallParser {
     feed(c, out);
   }
 
-  void take_passed(char c, OutputEvents& out) {
+  void take_passed(char c, OutputEvents& out) override {
     switch (state_) {
       case State::kContent:
         content_.push(std::string_view(&c, 1), out);
@@ -244,8 +214,6 @@ class MistralCalls final : public CallParser {
     state_ = State::kBehind;
   }
 
-  MarkerSet markers_;
-  MarkerFinder finder_;
   ContentText content_;
   State state_ = State::kContent;
   EnvelopeReader reader_;

@@ -287,6 +287,17 @@ TEST(DeepSeekCalls, WhatIsNoCallIsContent) {
   }
 }
 
+TEST(DeepSeekCalls, MarkupInStringsIsText) {
+  EXPECT_EQ(
+      events_of(
+          kDeepSeek,
+          "<｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"x\": "
+          "\"<｜tool▁call▁end｜>\"}<｜tool▁call▁end｜>"
+      ),
+      "CALL|get\nA|{\"x\": \"<｜tool▁call▁end｜>\"}\nEND|\n"
+  );
+}
+
 const OutputCase kXml{.tool_call = "qwen3_coder"};
 
 TEST(XmlCalls, AreSplit) {
