@@ -17,6 +17,9 @@ pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.25)
+# Optional: without it a store reads and writes by threads.
+pkg_check_modules(liburing IMPORTED_TARGET liburing>=2.2)
 # prometheus-cpp's CMake file asks for libcurl and zlib of its push and pull parts; the core needs neither.
 find_library(PROMETHEUS_CPP_CORE prometheus-cpp-core REQUIRED)
 add_library(artery_prometheus INTERFACE)

@@ -12,26 +12,37 @@
 #include <cstring>
 #include <system_error>
 
-namespace artery {
-namespace {
+#include "base/posix_file.h"
 
-std::string errno_text(int code) {
+namespace artery {
+
+std::string posix::errno_text(int code) {
   return std::error_code(code, std::generic_category()).message();
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
+Result<> posix::write_all(int fd, const std::string& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(fd, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return fail(Code::kIo, "{}: {}", path, errno_text(errno));
+    text.remove_prefix(static_cast<std::size_t>(put));
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
+  return {};
+}
 
- private:
-  int fd_;
-};
+Result<> posix::make_folders(const std::string& path) {
+  for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+    const std::string folder = path.substr(0, at);
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return fail(Code::kIo, "{}: {}", folder, errno_text(errno));
+  }
+  return {};
+}
+
+namespace {
+
+using posix::Descriptor;
+using posix::errno_text;
 
 FileStamp stamp_of(const struct stat& st) {
   auto ns = [](const timespec& t) {
@@ -78,25 +89,6 @@ class PosixMappedFile final : public MappedFile {
   const std::byte* data_;
   FileStamp stamp_;
 };
-
-Result<> write_all(int fd, const std::string& path, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t put = ::write(fd, text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return fail(Code::kIo, "{}: {}", path, errno_text(errno));
-    text.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return {};
-}
-
-Result<> make_folders(const std::string& path) {
-  for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
-    const std::string folder = path.substr(0, at);
-    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-      return fail(Code::kIo, "{}: {}", folder, errno_text(errno));
-  }
-  return {};
-}
 
 class PosixFileSystem final : public FileSystem {
  public:
@@ -152,21 +144,61 @@ class PosixFileSystem final : public FileSystem {
   }
 
   Result<> replace(const std::string& path, std::string_view text) const override {
-    TRY(make_folders(path));
+    TRY(posix::make_folders(path));
     std::string temporary = path + ".XXXXXX";
     const Descriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
     if (fd.get() < 0) return fail(Code::kIo, "{}: {}", temporary, errno_text(errno));
-    Result<> written = write_all(fd.get(), temporary, text);
+    Result<> written = posix::write_all(fd.get(), temporary, text);
+    // Before the name: a power cut must not leave the new name on an empty file.
+    if (written && ::fdatasync(fd.get()) != 0 && errno != EINVAL)
+      written = fail(Code::kIo, "{}: {}", temporary, errno_text(errno));
     if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
       written = fail(Code::kIo, "{}: {}", path, errno_text(errno));
     if (!written) ::unlink(temporary.c_str());
     return written;
   }
+
+  Result<std::unique_ptr<BlockFile>> open_blocks(const std::string& path, OpenMode mode) override {
+    return posix::open_blocks(path, mode);
+  }
+  Result<> remove_file(const std::string& path) override { return posix::remove_file(path); }
+  Result<> make_folder(const std::string& path) override { return posix::make_folders(path + "/"); }
+  Result<> sync_folder(const std::string& path) override { return posix::sync_folder(path); }
+  Result<std::unique_ptr<FileLock>> lock(const std::string& path, std::string_view text) override {
+    return posix::lock(path, text);
+  }
+  Result<Space> space(const std::string& folder) const override { return posix::space(folder); }
 };
 
 }  // namespace
 
 void MappedFile::release(std::size_t, std::size_t) const {}
+
+namespace {
+
+tl::unexpected<Error> not_offered(const std::string& path) {
+  return fail(Code::kUnsupported, "{}: this file system offers no block files", path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlockFile>> FileSystem::open_blocks(const std::string& path, OpenMode) {
+  return not_offered(path);
+}
+
+Result<> FileSystem::remove_file(const std::string& path) { return not_offered(path); }
+
+Result<> FileSystem::make_folder(const std::string& path) { return not_offered(path); }
+
+Result<> FileSystem::sync_folder(const std::string& path) { return not_offered(path); }
+
+Result<std::unique_ptr<FileLock>> FileSystem::lock(const std::string& path, std::string_view) {
+  return not_offered(path);
+}
+
+Result<FileSystem::Space> FileSystem::space(const std::string& folder) const {
+  return not_offered(folder);
+}
 
 Result<std::vector<std::string>> FileSystem::list(const std::string& folder) const {
   return fail(Code::kUnsupported, "{}: these files cannot be listed", folder);
@@ -176,8 +208,8 @@ Result<> FileSystem::replace(const std::string& path, std::string_view) const {
   return fail(Code::kUnsupported, "{}: these files are read only", path);
 }
 
-const FileSystem& system_file_system() {
-  static const PosixFileSystem instance;
+FileSystem& system_file_system() {
+  static PosixFileSystem instance;
   return instance;
 }
 

@@ -32,6 +32,34 @@ class MappedFile {
   virtual void release(std::size_t offset, std::size_t bytes) const;
 };
 
+// A file read and written in whole blocks of 4096 bytes, past the page cache where the file system
+// can (O_DIRECT). Buffers are aligned to 4096. Any thread; requests that overlap are the caller's
+// matter.
+class BlockFile {
+ public:
+  virtual ~BlockFile() = default;
+  // Bytes read or written, which may be fewer than asked (the end of the file, a signal), or
+  // -errno. What lies beyond them in `into` is undefined.
+  virtual std::int64_t read_at(std::int64_t offset, std::span<std::byte> into) = 0;
+  virtual std::int64_t write_at(std::int64_t offset, std::span<const std::byte> from) = 0;
+  virtual Result<> sync() = 0;                       // fdatasync
+  virtual Result<> reserve(std::int64_t bytes) = 0;  // room on the disk: kOutOfMemory
+  virtual Result<> truncate(std::int64_t bytes) = 0;
+  virtual Result<> punch(
+      std::int64_t offset, std::int64_t bytes
+  ) = 0;  // reads as zeros from now on
+  virtual Result<std::int64_t> size() const = 0;
+  virtual int descriptor() const { return -1; }  // -1: none, read_at and write_at only
+};
+
+// Held until it is destroyed; the kernel gives it back when the process dies.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+enum class OpenMode { kRead, kWrite, kCreate };  // kWrite: also reads; kCreate: new or emptied
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -44,8 +72,24 @@ class FileSystem {
   // Puts a whole small file in place at once, with the folders above it (open to their owner only):
   // a reader sees the old file or the new one. kIo; kUnsupported where nothing can be written.
   virtual Result<> replace(const std::string& path, std::string_view text) const;
+
+  // What a store needs besides. kUnsupported unless overridden.
+  // kNotFound, kIo; kBadFile: no regular file; kUnavailable: read-only file system; kOutOfMemory.
+  virtual Result<std::unique_ptr<BlockFile>> open_blocks(const std::string& path, OpenMode mode);
+  virtual Result<> remove_file(const std::string& path);  // kNotFound, kIo
+  // The folder and those above it, open to their owner only. Fine when it is there.
+  virtual Result<> make_folder(const std::string& path);
+  // Names that are created, removed or replaced in it last.
+  virtual Result<> sync_folder(const std::string& path);
+  // kUnavailable: another process holds it; the message has what that one wrote into the file.
+  virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path, std::string_view text);
+  struct Space {
+    std::int64_t free_bytes = 0;  // for this user
+    bool is_read_only = false;
+  };
+  virtual Result<Space> space(const std::string& folder) const;
 };
 
-const FileSystem& system_file_system();
+FileSystem& system_file_system();
 
 }  // namespace artery

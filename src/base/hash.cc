@@ -31,6 +31,21 @@ std::string hex(std::span<const std::uint8_t> bytes) {
   return out;
 }
 
+bool parse_hex(std::string_view digits, std::span<std::uint8_t> bytes) {
+  const auto nibble = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const int letter = c | 0x20;
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+  };
+  if (digits.size() != 2 * bytes.size()) return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const int high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return true;
+}
+
 ChainKey chain_root(std::string_view secret, std::string_view space) {
   ChainKey out{};
   unsigned length = 0;
