@@ -39,7 +39,11 @@ HashModel::HashModel(std::int64_t vocab_size, std::int64_t context_length) {
   info_.weights_digest = "hash";
 }
 
-model::KvLayout HashModel::kv_layout() const { return kv_entry_layout("hash-1"); }
+model::KvLayout HashModel::kv_layout() const {
+  model::KvLayout layout = kv_entry_layout("hash-1");
+  layout.record_pages = record_pages_;
+  return layout;
+}
 
 std::int64_t HashModel::page_bytes() { return sizeof(KvEntry) * kPageTokens; }
 

@@ -22,6 +22,8 @@ class HashModel final : public model::Model {
   void forward(const model::ForwardBatch& batch, std::span<float> logits) override;
 
   static std::int64_t page_bytes();
+  // Of a stored record; before an engine is made.
+  void set_record_pages(int pages) { record_pages_ = pages; }
   // Called at the start of every forward, on the engine thread.
   void set_on_forward(std::function<void(const model::ForwardBatch&)> hook) {
     on_forward_ = std::move(hook);
@@ -29,6 +31,7 @@ class HashModel final : public model::Model {
 
  private:
   model::ModelInfo info_;
+  int record_pages_ = 16;
   std::function<void(const model::ForwardBatch&)> on_forward_;
 };
 

@@ -27,6 +27,8 @@ class WindowModel final : public model::Model {
   const model::ModelInfo& info() const override { return info_; }
   model::KvLayout kv_layout() const override { return layout_; }
   void forward(const model::ForwardBatch& batch, std::span<float> logits) override;
+  // Of a stored record; before an engine is made.
+  void set_record_pages(int pages) { layout_.record_pages = pages; }
 
  private:
   std::uint64_t layer(
