@@ -12,6 +12,7 @@
 #include "engine/sampler.h"
 #include "engine/sequence_kv.h"
 #include "engine/spec/speculation.h"
+#include "engine/store_link.h"
 
 namespace artery::engine {
 
@@ -55,6 +56,12 @@ struct Choice {
   std::int64_t start_pages = 0;
   std::uint64_t start_generation = 0;
   bool start_saved = false;
+  // Windows in the store: the load it waits for, since when, and for how many pages it was decided.
+  kvstore::LoadId window_load = 0;
+  std::int64_t window_since_ns = 0;
+  std::int64_t window_looked = 0;
+  MissReason window_miss = MissReason::kNone;  // why it did not come
+  StoreUse stored;
   std::int64_t preemptions = 0;
   std::int64_t admitted_ns = 0;     // 0: not yet
   std::int64_t first_token_ns = 0;  // 0: not yet
@@ -71,8 +78,10 @@ struct RequestState {
   std::int64_t max_tokens = 0;
   bool matched = false;  // the first look-up is done; cached_tokens and miss are final
   std::int64_t cached_tokens = 0;
+  std::int64_t disk_tokens = 0;  // of cached_tokens
   MissReason miss = MissReason::kNone;
-  double cache_lookup_s = 0;
+  double cache_lookup_s = 0, load_s = 0;
+  std::int64_t guaranteed_until_s = 0;
   std::vector<PositionLogprobs> prompt_logprobs;  // of prompt tokens 1, 2, ... as they come
 
   std::int64_t prompt_tokens() const { return static_cast<std::int64_t>(in.request.prompt.size()); }

@@ -36,9 +36,12 @@ Core::Core(
       cache_(pool_),
       runner_(model_, *spaces_, clock_),
       cost_(first_guess(model_.info())) {
+  connect_store();
   if (!spaces_->shape()) return;
-  windows_ = std::make_unique<WindowCache>(spaces_->window());
+  if (config_.swa_replay > 0) spaces_->set_replay(config_.swa_replay);
+  windows_ = std::make_unique<WindowCache>(spaces_->window(), config_.window_ttl_s);
   cache_.set_on_evict([this](const ChainKey& key) { windows_->erase(key); });
+  connect_window_store();
 }
 
 void Core::add(Submission submission) {
@@ -146,10 +149,17 @@ Usage Core::usage(const RequestState& request, const Choice& choice) const {
   Usage usage;
   usage.prompt_tokens = request.prompt_tokens();
   usage.cached_tokens = request.cached_tokens;
+  usage.disk_tokens = request.disk_tokens;
   usage.generated_tokens = request.generated(choice);
   usage.preemptions = choice.preemptions;
   usage.miss = request.miss;
-  usage.timings.queue_s = seconds_between(request.in.submitted_ns, admitted);
+  // Kept only if all of the prompt is there to be kept.
+  if (choice.stored.stored() >= request.prompt_tokens() / kPageTokens) {
+    usage.guaranteed_until_s = request.guaranteed_until_s;
+  }
+  usage.timings.queue_s =
+      std::max(0.0, seconds_between(request.in.submitted_ns, admitted) - request.load_s);
+  usage.timings.load_s = request.load_s;
   usage.timings.cache_lookup_s = request.cache_lookup_s;
   usage.timings.prefill_s = seconds_between(admitted, first);
   usage.timings.decode_s = seconds_between(first, now);
@@ -158,6 +168,9 @@ Usage Core::usage(const RequestState& request, const Choice& choice) const {
 
 void Core::finish(const Live& live, Event event, Finish finish) {
   Choice& choice = *live.choice;
+  leave_load(live);
+  leave_window_load(live);
+  if (choice.running) write_through(live, true);
   finish.usage = usage(*live.request, choice);
   event.finish = std::move(finish);
   if (windows_ != nullptr) give_up_windows(live);
@@ -256,7 +269,9 @@ void Core::check_integrity() const {
   if (windows_ != nullptr) check_windows();
   std::int64_t held = 0;
   for (const auto& [id, request] : requests_) {
-    for (const auto& choice : request->choices) held += choice->kv.page_count();
+    for (const auto& choice : request->choices) {
+      held += choice->kv.page_count() + pages_reserved(*choice);
+    }
   }
   std::int64_t counted = -cache_.pages();
   for (PageId page = 0; page < static_cast<PageId>(pool_.pages_total()); ++page) {

@@ -38,6 +38,7 @@ void Core::land(StepItem& item) {
     CHECK(choice.kv.computed() == item.first, "rows of another place land");
     choice.kv.set_computed(item.first + item.rows);
     offer_pages(live, item.first);
+    if (!choice.done) write_through(live, false);
     if (windows_ != nullptr) land_windows(live, item.first);
   }
   take_back(item);
@@ -105,7 +106,10 @@ void Core::offer_pages(const Live& live, std::int64_t computed_before) {
     const auto ids = std::span<const TokenId>(choice.tokens).subspan(at * kPageTokens, kPageTokens);
     const PageId mine = choice.kv.pages()[at].page();
     const PageId kept = cache_.offer(choice.keys[at], parent, ids, mine);
-    if (kept != mine) choice.kv.replace(page, kept);
+    if (kept != mine) {
+      choice.kv.replace(page, kept);
+      hazard_ = prepared_;  // a step on its way may have the page in its table
+    }
     choice.offering = pool_.cached(kept);
   }
 }
@@ -146,6 +150,9 @@ void Core::prompt_ready(const Live& live) {
     if (!choice->blocked || choice->done) continue;
     choice->blocked = false;
     choice->offering = leader.offering;
+    choice->stored.whole = leader.stored.whole;
+    choice->stored.tail = leader.stored.tail;
+    choice->stored.looked = choice->stored.decided = true;
     for (std::int64_t page = 0; page < shared; ++page) {
       choice->kv.append(leader.kv.pages()[static_cast<std::size_t>(page)].share());
     }

@@ -87,6 +87,7 @@ void Core::land_verified(StepItem& item) {
       const std::int64_t before = choice.kv.computed();
       choice.kv.set_computed(total(choice));
       offer_pages(live, before);
+      write_through(live, false);
       if (windows_ != nullptr) land_windows(live, before);
     }
     CHECK(item.sampled, "rows without a sample");

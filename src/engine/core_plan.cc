@@ -13,14 +13,18 @@ namespace artery::engine {
 std::unique_ptr<StepWork> Core::prepare() {
   CHECK(outstanding_ <= 1, "{} steps are outstanding", outstanding_);
   expire_deadlines();
+  if (windows_ != nullptr) expire_windows();
+  poll_store();
+  stalled_ = false;
   list_live();
   if (live_.empty() || drafts_wait()) return nullptr;
   propose_drafts();
   match_prefixes();
   const Plan plan = plan_what_moves();
   if (plan.items.empty()) {
+    stalled_ = outstanding_ == 0;
     CHECK(
-        outstanding_ > 0,
+        outstanding_ > 0 || loading(),
         "{} sequences wait and none can move: {} of {} pages are free",
         live_.size(),
         pool_.pages_free(),
@@ -56,15 +60,18 @@ void Core::match_prefixes() {
   for (const Live& each : live_) {
     if (slots <= 0 || rows <= 0) break;
     if (each.choice->running || each.choice->blocked || each.choice->awaited) continue;
+    if (each.choice->stored.load != 0 || each.choice->window_load != 0) continue;
     if (each.request->in.use_cache) match_prefix(each);
     --slots;
     rows -= total(*each.choice) - each.choice->kv.computed();
   }
+  if (link_.store != nullptr) look_for_loads();
   if (windows_ == nullptr) return;
   // All of them: a saved window may be gone, and the plan may admit one that was not looked at.
   for (const Live& each : live_) {
     if (!each.choice->running && each.choice->kv.page_count() > 0) choose_start(each);
   }
+  if (window_link_.store != nullptr) look_for_windows();
 }
 
 // Takes the pages that the cache knows beyond those held. The last token is always computed: its
@@ -118,8 +125,14 @@ SequenceView Core::view_of(const Live& live, bool pages_short) const {
   view.all_logits =
       request.wants_prompt_logprobs(choice) && view.computed < request.prompt_tokens();
   view.drafts = static_cast<int>(choice.drafts.size());
+  view.loading = choice.stored.load != 0 || choice.window_load != 0;
   view.pages = choice.kv.page_count();
   view.pages_exclusive = pages_short ? choice.kv.exclusive_pages() : 0;
+  if (view.loading) {
+    const std::int64_t reserved = pages_reserved(choice);
+    view.pages += reserved;
+    view.pages_exclusive += reserved;
+  }
   const bool ending = choice.flight_tokens > 0 &&
                       request.generated(choice) + choice.flight_tokens >= request.max_tokens;
   view.blocked = choice.blocked || choice.awaited || ending || view.computed >= view.tokens;
@@ -185,11 +198,17 @@ void Core::apply(const Plan& plan) {
 // Also while a step computes with the pages: whoever gets them writes them in a later one.
 void Core::preempt(const Live& live) {
   Choice& choice = *live.choice;
+  leave_load(live);
+  leave_window_load(live);
+  choice.window_looked = 0;
   if (choice.running) {
     ++choice.preemptions;
     ++counters_.preemptions;
     if (windows_ != nullptr) give_up_windows(live);
+    choice.stored.looked = choice.stored.decided = false;
   }
+  choice.stored.disk_begin = choice.stored.disk_end = 0;
+  if (choice.flights > 0) hazard_ = prepared_;
   choice.running = false;
   choice.offering = live.request->in.use_cache;
   choice.awaited = choice.flights > 0;
@@ -209,17 +228,7 @@ void Core::admit(const Live& live) {
   if (windows_ != nullptr) admit_windows(live);
   if (request.matched) return;
   request.matched = true;
-  if (!request.in.use_cache) return;
-  const std::int64_t usable = (request.prompt_tokens() - 1) / kPageTokens;
-  const std::int64_t matched = std::min(choice.kv.page_count(), usable);
-  request.cached_tokens = std::min(choice.kv.computed(), usable * kPageTokens);
-  const auto keys = std::span(choice.keys).first(static_cast<std::size_t>(usable));
-  request.miss =
-      usable == 0 ? MissReason::kShort : cache_.why_missed(keys, static_cast<std::size_t>(matched));
-  if (matched > 0 && request.cached_tokens == 0) request.miss = MissReason::kEvicted;  // windows
-  counters_.cached_tokens += request.cached_tokens;
-  counters_.prefix_queries += request.prompt_tokens();
-  counters_.prefix_hits += request.cached_tokens;
+  account(live);
 }
 
 StepItem Core::make_item(const Live& live, std::int64_t rows) const {
@@ -278,6 +287,7 @@ std::unique_ptr<StepWork> Core::make_work(const Plan& plan) {
     if (item.samples) choice.flight_item = i;
   }
   ++outstanding_;
+  ++prepared_;
   return work;
 }
 
@@ -290,6 +300,7 @@ void Core::unprepare(std::unique_ptr<StepWork> work) {
     }
   }
   recycle(std::move(work));
+  --prepared_;
   remove_finished();
 }
 

@@ -42,8 +42,13 @@ std::optional<ChainKey> Core::window_key(
   return private_key(request);
 }
 
+// What nobody used for its class time. Also while nothing is looked for: pages come free.
+void Core::expire_windows() {
+  counters_.windows_expired += windows_->expire(clock_.monotonic_ns());
+}
+
 // The fewest rows that give exact windows where the matched pages end: from the last window that is
-// saved, or those that rebuild it.
+// saved, or those that rebuild it (with Config::swa_replay as many as that says).
 void Core::choose_start(const Live& live) {
   Choice& choice = *live.choice;
   const std::int64_t pages = choice.kv.page_count();
@@ -66,11 +71,16 @@ void Core::admit_windows(const Live& live) {
   Choice& choice = *live.choice;
   const std::int64_t start = choice.kv.computed();
   if (choice.start_saved) {
-    choice.kv.restore_window(windows_->restore(*window_key(*live.request, choice, start)));
+    const ChainKey key = *window_key(*live.request, choice, start);
+    choice.kv.restore_window(windows_->restore(key, clock_.monotonic_ns()));
     choice.start_saved = false;
     ++counters_.windows_restored;
-  } else if (choice.kv.ready() > start) {
-    ++counters_.windows_rebuilt;
+    if (window_link_.store != nullptr && live.request->in.use_cache) touch_window(live, start);
+  } else if (const std::int64_t end = choice.kv.ready(); end > start) {
+    const WindowShape& shape = spaces_->shape();
+    const std::int64_t exact = shape.exact_from(end);
+    ++(start > exact ? counters_.windows_replayed : counters_.windows_rebuilt);
+    counters_.window_rows_spared += std::max<std::int64_t>(0, start - exact);
   }
   counters_.window_rows += choice.kv.ready() - start;
 }
@@ -96,11 +106,12 @@ void Core::save_window(const Live& live, std::int64_t boundary) {
     const ChainKey& key = choice.keys[static_cast<std::size_t>(boundary / kPageTokens) - 1];
     // Only beside a page that the cache keeps: a hit compares its tokens.
     if (choice.offering && cache_.contains(key)) {
-      windows_->save(key, choice.kv.share_window(boundary));
+      windows_->save(key, choice.kv.share_window(boundary), clock_.monotonic_ns());
+      if (window_link_.store != nullptr) store_window(live, boundary);
     }
   } else if (!request.forked) {
     const std::optional<ChainKey> key = window_key(request, choice, boundary);
-    if (key) windows_->save(*key, choice.kv.share_window(boundary));
+    if (key) windows_->save(*key, choice.kv.share_window(boundary), clock_.monotonic_ns());
   }
 }
 
@@ -144,6 +155,7 @@ void Core::check_windows() const {
   for (PageId page = 0; page < static_cast<PageId>(spaces_->window().pages_total()); ++page) {
     held -= spaces_->window().references(page) - windows_->references(page);
   }
+  held += window_link_.pages_held();
   CHECK(held == 0, "sequences hold {} window pages more than are counted", held);
 }
 

@@ -23,6 +23,7 @@
 #include "codec/grammar/token_matcher.h"
 #include "engine/page_store.h"
 #include "engine/spec/config.h"
+#include "kvstore/record_store.h"
 #include "model/model.h"
 
 namespace artery::engine {
@@ -45,16 +46,18 @@ struct SamplingParams {
   int min_tokens = 0;  // stop_ids cannot be sampled before this many tokens
 };
 
-enum class TtlClass { kTenMinutes, kHour, kAgent, kChat, kPinned };
+using kvstore::MissReason;  // why a prompt, or its rest, was not served from cache
+using kvstore::TtlClass;    // how long what a request leaves in the store lives after its last use
 
 struct Request {
   std::string external_id;  // x-request-id, for logs only
   std::string tenant;       // no prefix is shared across tenants
   std::string salt;         // cache_salt narrows the tenant
   TtlClass ttl_class = TtlClass::kHour;
-  int priority = 0;                  // lower runs first (vLLM's meaning)
-  std::int64_t deadline_ns = 0;      // Clock::monotonic_ns; 0: none
-  std::vector<TokenId> prompt;       // not empty
+  bool guarantee = false;        // ttl_class was asked for: promise it (Usage::guaranteed_until_s)
+  int priority = 0;              // lower runs first (vLLM's meaning)
+  std::int64_t deadline_ns = 0;  // Clock::monotonic_ns; 0: none
+  std::vector<TokenId> prompt;   // not empty
   std::vector<ChainKey> chain_keys;  // of the prompt's whole pages; empty: the engine computes them
   std::vector<TokenId>
       resume_tokens;  // already generated elsewhere; continues after them (fail-over)
@@ -82,10 +85,9 @@ struct PositionLogprobs {
 enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kError };
 std::string_view name(FinishReason reason);  // "stop", "length", "abort", "deadline", "error"
 
-// Why a prompt was not served from cache, for the log line (peers.md 5.2).
-enum class MissReason { kNone, kCold, kDiverged, kEvicted, kBypassed, kDisabled, kShort };
-std::string_view name(MissReason reason);
+using kvstore::name;
 
+// queue_s: until the first admission, without load_s: waiting for the store.
 struct Timings {
   double queue_s = 0, cache_lookup_s = 0, load_s = 0, prefill_s = 0, decode_s = 0;
 };
@@ -95,9 +97,12 @@ struct Usage {
   // Prompt tokens whose rows were not run, thanks to the cache; <= prompt_tokens - 1. Rows that run
   // again to rebuild the windows of sliding-window layers are not among them.
   std::int64_t cached_tokens = 0;
+  // Of cached_tokens: those that this request's own load brought from the store.
+  std::int64_t disk_tokens = 0;
   std::int64_t generated_tokens = 0;  // of this choice, resumed ones too, its stop id not
   std::int64_t preemptions = 0;
   MissReason miss = MissReason::kNone;
+  std::int64_t guaranteed_until_s = 0;  // unix seconds; 0: no promise was asked for, or refused
   Timings timings;
 };
 
@@ -150,7 +155,15 @@ struct Config {
   int inbox_max = 256;  // requests waiting; beyond: kOverloaded
   double step_seconds_max = 0.2;  // the chunk budget aims below this
   bool enable_prefix_caching = true;
-  std::string cache_secret;   // root of the key chain; empty: random at start
+  std::string cache_secret;  // root of the key chain; empty: random at start
+  // The tier behind the RAM prefix cache; null: none. Then cache_secret is the store's.
+  std::shared_ptr<kvstore::RecordStore> store;
+  double window_ttl_s = 180;  // > 0; saved windows of sliding-window layers, since their last use
+  bool windows_in_store = false;  // keep them in the store too
+  // Rows run again before a hit whose window is gone, instead of as many as make it exact; -1:
+  // exact. Other bits than a cold run: numerics_id says so, and nothing is shared with exact runs.
+  // Without effect where there are no windows or where so many rows are exact.
+  int swa_replay = -1;
   int prefill_chunk_max = 0;  // 0: free (tests force 1, 17, 64, 512)
   // Plan the next step, make its masks and deliver events while the current one computes, on a
   // thread of its own. Off: one after the other, the plain twin with the same answers.
@@ -170,11 +183,24 @@ struct Status {
   std::int64_t window_pages_total = 0, window_pages_in_use = 0, window_pages_saved = 0;
   std::int64_t windows_saved = 0;
   // Counters: prefix hits that went on from a saved window, and that had none; rows of prompts that
-  // ran again to rebuild windows.
-  std::int64_t windows_restored = 0, windows_rebuilt = 0, window_rows = 0;
+  // ran again to rebuild windows; saved windows whose time passed.
+  std::int64_t windows_restored = 0, windows_rebuilt = 0, window_rows = 0, windows_expired = 0;
+  // With swa_replay: rebuilds that were not exact, and the rows that exact ones had run more.
+  std::int64_t windows_replayed = 0, window_rows_spared = 0;
+  // With windows_in_store: windows offered and taken, found there and read, and given up.
+  std::int64_t windows_stored = 0, windows_loaded = 0, windows_load_failed = 0;
   std::int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;  // counters since start
   std::int64_t preemptions = 0, aborted = 0, steps = 0, rejected = 0;
   std::int64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for and found
+  // Of all prompts: tokens served by each tier, and the rest by reason. Their sum is prompt_tokens
+  // of the requests that were admitted.
+  std::int64_t hit_tokens_ram = 0, hit_tokens_disk = 0;
+  std::array<std::int64_t, kvstore::kMissReasons> miss_tokens{};
+  // The store: loads begun, ended whole, ended early; seconds that requests waited for them; loads
+  // not begun because computing was predicted to be faster.
+  std::int64_t loads = 0, loads_whole = 0, loads_partial = 0, loads_declined = 0;
+  double load_wait_s = 0;
+  std::int64_t records_offered = 0, records_refused = 0;
   double last_step_age_s =
       0;  // since the engine thread last finished a step or looked at its inbox
   bool draining = false;
@@ -221,7 +247,9 @@ class Engine {
   virtual Status status() const = 0;
   virtual const model::ModelInfo& model_info() const = 0;
   virtual std::string numerics_id() const = 0;
-  // Drops all unreferenced cached pages. False when some are still in use.
+  // Of the tier behind the RAM prefix cache; nullopt: there is none.
+  virtual std::optional<kvstore::StoreStatus> store_status() const { return std::nullopt; }
+  // Drops all unreferenced cached pages in RAM. False when some are still in use.
   virtual bool reset_prefix_cache() = 0;
   // Refuses new requests, lets the running ones end. True when empty before `timeout_s`.
   virtual bool drain(double timeout_s) = 0;

@@ -12,6 +12,7 @@
 #include "base/memory_limit.h"
 #include "base/random.h"
 #include "engine/check_request.h"
+#include "engine/kv_namespace.h"
 #include "engine/pool_size.h"
 
 namespace artery::engine {
@@ -26,29 +27,22 @@ std::string random_secret() {
   return secret;
 }
 
-// Everything that decides KV bytes, each part with its length so that no two spaces read the same.
-std::string namespace_of(const model::ModelInfo& info, const model::KvLayout& layout) {
-  std::string out = "artery-kv-1";
-  const auto add = [&](const std::string& part) {
-    out += fmt::format("|{}:{}", part.size(), part);
-  };
-  add(info.weights_digest);
-  add(layout.numerics_id);
-  add(fmt::format("page {}", layout.page_tokens));
-  for (const model::KvGroup& group : layout.groups) {
-    const tensor::KvGeometry& geometry = group.geometry;
-    add(fmt::format(
-        "group {} {} {} {} {} {} {}",
-        static_cast<int>(group.kind),
-        geometry.layers,
-        geometry.kv_heads,
-        geometry.head_dim,
-        static_cast<int>(geometry.type),
-        group.ratio,
-        group.window_tokens
-    ));
+void warn_of_replay(const model::KvLayout& layout, int rows) {
+  if (rows < 0) return;
+  const WindowShape shape = WindowShape::of(layout);
+  if (!shape) {
+    log_info("--swa-replay has no effect: this model has no sliding-window layers");
+  } else if (effective_replay(layout, rows) < 0) {
+    log_info("--swa-replay {} has no effect: {} rows are exact already", rows, shape.reach);
+  } else {
+    log_warn(
+        "--swa-replay {}: a hit whose windows are gone runs {} rows again, {} would be exact: "
+        "answers after it may differ from those of a cold run",
+        rows,
+        rows,
+        shape.reach
+    );
   }
-  return out;
 }
 
 }  // namespace
@@ -62,18 +56,22 @@ EngineImpl::EngineImpl(
 )
     : model_(std::move(model)),
       info_(model_->info()),
-      numerics_id_(model_->kv_layout().numerics_id),
+      numerics_id_(kv_numerics_id(model_->kv_layout(), config.swa_replay)),
       config_(std::move(config)),
       clock_(clock),
       secret_(config_.cache_secret.empty() ? random_secret() : config_.cache_secret),
-      space_(namespace_of(info_, model_->kv_layout())),
+      space_(kv_namespace(info_, model_->kv_layout(), config_.swa_replay)),
       core_(*model_, std::move(spaces), config_, clock, std::move(observer)) {
   core_.fill(status_);
   alive_ns_ = clock_.monotonic_ns();
   thread_ = std::thread([this] { thread_main(); });
+  if (config_.store == nullptr) return;
+  // Pages know their tenant by their keys only: the RAM tier is emptied as a whole.
+  config_.store->set_on_erased([this](const std::string&) { reset_prefix_cache(); });
 }
 
 EngineImpl::~EngineImpl() {
+  if (config_.store != nullptr) config_.store->set_on_erased({});
   {
     MutexLock lock(mu_);
     stop_ = true;
@@ -83,17 +81,7 @@ EngineImpl::~EngineImpl() {
 }
 
 ChainKey EngineImpl::root_of(const Request& request) const {
-  return chain_root(
-      secret_,
-      fmt::format(
-          "{}|{}:{}|{}:{}",
-          space_,
-          request.tenant.size(),
-          request.tenant,
-          request.salt.size(),
-          request.salt
-      )
-  );
+  return kv_root(secret_, space_, request.tenant, request.salt);
 }
 
 Result<Submission> EngineImpl::prepare(Request request, std::shared_ptr<EventStream> events) const {
@@ -172,6 +160,13 @@ Status EngineImpl::status() const {
   return out;
 }
 
+std::optional<kvstore::StoreStatus> EngineImpl::store_status() const {
+  if (config_.store == nullptr) return std::nullopt;
+  kvstore::StoreStatus status = config_.store->status();
+  status.unused = core_.store_unused();
+  return status;
+}
+
 bool EngineImpl::reset_prefix_cache() {
   MutexLock lock(mu_);
   const std::uint64_t mine = ++resets_asked_;
@@ -202,6 +197,15 @@ void EngineImpl::thread_main() {
   _mm_setcsr(0x1f80);  // round to nearest, no flush to zero: bits must not depend on the starter
 #endif
   try {
+    if (config_.store != nullptr) {
+      config_.store->set_notify([this] {
+        {
+          const MutexLock lock(mu_);
+          store_ready_ = true;
+        }
+        orders_cv_.notify_one();
+      });
+    }
     if (config_.async_scheduling) {
       run_ahead();
     } else {
@@ -209,6 +213,7 @@ void EngineImpl::thread_main() {
     }
     core_.cancel_all();
     publish();
+    if (config_.store != nullptr) config_.store->set_notify({});
   } catch (const std::exception& error) {
     CHECK(false, "the engine thread failed: {}", error.what());
   }
@@ -227,23 +232,31 @@ void EngineImpl::run_in_turn() {
 // then the next step; consumers get their events after that.
 void EngineImpl::run_ahead() {
   StepThread steps(core_.runner(), [this] {
-    const MutexLock lock(mu_);
-    step_done_ = true;
-    orders_cv_.notify_one();
+    {
+      const MutexLock lock(mu_);
+      step_done_ = true;
+    }
+    orders_cv_.notify_one();  // without the lock: a thread stopped here holds up nobody
   });
   while (take_orders(&steps)) {
     post_step(steps);
     core_.deliver();
     publish();
   }
-  if (auto waiting = steps.retract()) {
-    posted_.pop_back();
-    core_.unprepare(std::move(waiting));
-  }
+  take_back_step(&steps);
   core_.cancel_all();
   while (!posted_.empty()) {
     land_steps(steps);
     std::this_thread::yield();
+  }
+}
+
+// A step that has not begun is planned anew.
+void EngineImpl::take_back_step(StepThread* steps) {
+  if (steps == nullptr) return;
+  if (auto waiting = steps->retract()) {
+    posted_.pop_back();
+    core_.unprepare(std::move(waiting));
   }
 }
 
@@ -277,16 +290,30 @@ bool EngineImpl::has_orders() const {
          resets_asked_ != resets_done_;
 }
 
-// Waits while there is nothing to do, then takes what was asked into the core. With a computing
-// thread, a step that has not begun is planned anew when something was asked. False: stop.
+// Returns when there is something to do. While loads are under way it looks now and then: deadlines
+// pass meanwhile, and a step may have pages that what has come waits for.
+void EngineImpl::wait_for_work(bool may_run_on) {
+  constexpr auto kLook = std::chrono::milliseconds(20);
+  while (!may_run_on && !has_orders() && !step_done_ && !store_ready_) {
+    if (!core_.loading()) {
+      orders_cv_.wait(mu_);
+    } else if (orders_cv_.wait_for(mu_, kLook) == std::cv_status::timeout) {
+      break;
+    }
+  }
+  store_ready_ = false;
+}
+
+// Waits while there is nothing to do, then takes what was asked and loaded into the core. With a
+// computing thread, a step that has not begun is planned anew when there was any. False: stop.
 bool EngineImpl::take_orders(StepThread* steps) {
   Orders orders;
   bool landed = false;
   {
     MutexLock lock(mu_);
     idle_ = core_.idle();
-    const bool must_wait = steps != nullptr || core_.idle();
-    while (must_wait && !has_orders() && !step_done_) orders_cv_.wait(mu_);
+    const bool runs = steps == nullptr && !core_.idle() && !core_.stalled();
+    wait_for_work(runs || core_.store_has_more());
     idle_ = false;
     alive_ns_ = clock_.monotonic_ns();
     orders.inbox.swap(inbox_);
@@ -297,14 +324,16 @@ bool EngineImpl::take_orders(StepThread* steps) {
     orders.stop = stop_;
     landed = std::exchange(step_done_, false);
   }
-  if (landed && steps != nullptr) land_steps(*steps);
-  if (!orders.any()) return true;
-  if (steps != nullptr) {
-    if (auto waiting = steps->retract()) {
-      posted_.pop_back();
-      core_.unprepare(std::move(waiting));
-    }
+  // Before a step lands: it would let the next one sample, for a request that nobody wants any
+  // more. What has only just been submitted is not known yet; carry_out() comes to it.
+  if (!orders.cancels.empty()) {
+    take_back_step(steps);
+    for (const std::uint64_t id : orders.cancels) core_.cancel(RequestId{id});
   }
+  if (landed && steps != nullptr) land_steps(*steps);
+  const bool loaded = core_.poll_store();
+  if (!orders.any() && !loaded) return true;
+  take_back_step(steps);
   const bool stop = orders.stop;
   carry_out(std::move(orders));
   return !stop;
@@ -342,12 +371,20 @@ Result<std::unique_ptr<Engine>> make_engine(
         "--max-num-seqs, --max-num-batched-tokens and the inbox must each be at least 1"
     );
   }
+  if (config.swa_replay < -1 || config.swa_replay == 0) {
+    return fail_field("--swa-replay", "--swa-replay {} must be at least 1", config.swa_replay);
+  }
+  if (!(config.window_ttl_s > 0)) {
+    return fail(Code::kInvalidArgument, "saved windows must live longer than 0 s");
+  }
   // Every running sequence needs a row of each step.
   config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
   const model::KvLayout layout = model->kv_layout();
   const PoolSize size = TRY(size_pool(config, model->info(), layout, memory_limit().available()));
   config.max_model_len = size.max_model_len;
   config.max_num_seqs = size.slots;
+  warn_of_replay(layout, config.swa_replay);
+  config.swa_replay = effective_replay(layout, config.swa_replay);
   auto spaces = TRY(KvSpaces::make(layout, size.pages, size.window_pages));
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(
       std::move(model), std::move(spaces), std::move(config), clock, std::move(observer)

@@ -36,6 +36,7 @@ class EngineImpl final : public Engine {
   Status status() const override;
   const model::ModelInfo& model_info() const override { return info_; }
   std::string numerics_id() const override { return numerics_id_; }
+  std::optional<kvstore::StoreStatus> store_status() const override;
   bool reset_prefix_cache() override;
   bool drain(double timeout_s) override;
   void begin_drain() override;
@@ -56,10 +57,12 @@ class EngineImpl final : public Engine {
   Result<Submission> prepare(Request request, std::shared_ptr<EventStream> events) const;
   ChainKey root_of(const Request& request) const;
   void thread_main();
+  void wait_for_work(bool may_run_on) REQUIRES(mu_);
   void run_in_turn();
   void run_ahead();
   bool take_orders(StepThread* steps);
   void carry_out(Orders orders);
+  void take_back_step(StepThread* steps);
   void land_steps(StepThread& steps);
   void post_step(StepThread& steps);
   void publish();
@@ -88,7 +91,8 @@ class EngineImpl final : public Engine {
   std::uint64_t resets_done_ GUARDED_BY(mu_) = 0;
   bool reset_clean_ GUARDED_BY(mu_) = false;
   bool stop_ GUARDED_BY(mu_) = false;
-  bool step_done_ GUARDED_BY(mu_) = false;  // the computing thread finished a step
+  bool step_done_ GUARDED_BY(mu_) = false;    // the computing thread finished a step
+  bool store_ready_ GUARDED_BY(mu_) = false;  // poll() has something
   bool idle_ GUARDED_BY(mu_) = true;
   std::int64_t alive_ns_ GUARDED_BY(mu_) = 0;
   Status status_ GUARDED_BY(mu_);

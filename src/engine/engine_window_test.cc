@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "engine/core_rig_testing.h"
+#include "engine/kv_namespace.h"
 
 namespace artery::engine {
 namespace {
@@ -173,6 +174,106 @@ TEST(EngineWindow, WithoutRoomWindowsAreRebuilt) {
   EXPECT_EQ(status.window_pages_in_use, 0);
   EXPECT_EQ(status.windows_rebuilt, 1);
   EXPECT_EQ(status.window_rows, 48);
+}
+
+// 180 s after the last use a window is gone; the pages of the prefix cache are not.
+TEST(EngineWindow, ASavedWindowLivesForItsTime) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  const Request request = prompt_of(100, 8);
+  ask_alone_and_here(rig, load, request);
+  rig.clock().advance(170);
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 96);  // used: 180 s more
+  rig.clock().advance(170);
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 96);
+  rig.clock().advance(181);
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 48);  // 96 - 38, down to a page
+  const Status status = rig.status();
+  EXPECT_EQ(status.windows_restored, 2);
+  EXPECT_EQ(status.windows_rebuilt, 1);
+  EXPECT_GE(status.windows_expired, 1);
+  EXPECT_EQ(ask_alone_and_here(rig, load, request).cached_tokens, 96);
+}
+
+// Its time passes while the sequence that went on from it runs: the pages are the sequence's too.
+TEST(EngineWindow, AWindowThatExpiresInUseIsSafe) {
+  const Load load = small_load();
+  CoreRig rig(load);
+  const Request request = prompt_of(100, 30);
+  ask_alone_and_here(rig, load, request);
+  const auto events = rig.add(request);
+  for (int i = 0; i < 5; ++i) rig.step();
+  EXPECT_EQ(rig.status().windows_restored, 1);
+  rig.clock().advance(200);
+  while (!rig.core().idle()) rig.step();  // free pages are garbage
+  EXPECT_GE(rig.status().windows_expired, 1);
+  const Answer got = collect(*events, 1, 0);
+  const Answer wanted = alone(request, load);
+  EXPECT_EQ(got.choices.at(0).tokens, wanted.choices.at(0).tokens);
+  EXPECT_TRUE(equal(got.choices.at(0).logprobs, wanted.choices.at(0).logprobs));
+}
+
+// Fewer rows than make it exact, and the model notices.
+TEST(EngineWindow, AReplayIsCheapAndOther) {
+  Load load = small_load();
+  load.config.swa_replay = 20;
+  CoreRig rig(load);
+  const Request request = prompt_of(100, 8);
+  const auto ask_here = [&] {
+    const auto events = rig.add(request);
+    while (!rig.core().idle()) rig.step();
+    return collect(*events, 1, 0).choices.at(0);
+  };
+  const ChoiceAnswer cold = ask_here();
+  const ChoiceAnswer saved = ask_here();
+  EXPECT_TRUE(equal(cold.logprobs, saved.logprobs));
+  EXPECT_EQ(saved.finish->usage.cached_tokens, 96);
+  rig.clock().advance(200);
+  const ChoiceAnswer replayed = ask_here();
+  EXPECT_EQ(replayed.finish->usage.cached_tokens, 64);  // 96 - 20, down to a page
+  EXPECT_FALSE(equal(cold.logprobs, replayed.logprobs));
+  const Status status = rig.status();
+  EXPECT_EQ(status.windows_replayed, 1);
+  EXPECT_EQ(status.windows_rebuilt, 0);
+  EXPECT_EQ(status.window_rows, 32);
+  EXPECT_EQ(status.window_rows_spared, 16);  // an exact rebuild begins at 48
+}
+
+RC_GTEST_PROP(EngineWindows, ReplaysKeepTheBooks, (std::uint64_t seed)) {
+  SeqRandom random(seed);
+  Load load = random_window_load(random);
+  load.config.swa_replay = static_cast<int>(random.between(1, 60));
+  run_load(load, random, *rc::gen::inRange(1, 20), 0.1);
+}
+
+std::string numerics_with(std::unique_ptr<model::Model> model, int replay) {
+  Config config;
+  config.max_model_len = 256;
+  config.max_num_seqs = 4;
+  config.swa_replay = replay;
+  const auto engine = make_engine(std::move(model), config);
+  return engine ? (*engine)->numerics_id() : engine.error().message;
+}
+
+TEST(EngineWindow, AReplayIsANumericsClassOfItsOwn) {
+  const auto windowed = [] {
+    return std::make_unique<testing::WindowModel>(kVocab, 1024, "wgw", kWindow);
+  };
+  const std::string exact = numerics_with(windowed(), -1);
+  EXPECT_EQ(numerics_with(windowed(), 20), exact + "+replay-20");
+  EXPECT_EQ(numerics_with(windowed(), 38), exact);  // all of the rows that matter
+  const std::string plain = numerics_with(std::make_unique<HashModel>(kVocab, 1024), -1);
+  EXPECT_EQ(numerics_with(std::make_unique<HashModel>(kVocab, 1024), 20), plain);
+  EXPECT_NE(numerics_with(windowed(), 0).find("--swa-replay"), std::string::npos);
+  const testing::WindowModel model(kVocab, 1024, "wgw", kWindow);
+  EXPECT_NE(
+      kv_namespace(model.info(), model.kv_layout(), -1),
+      kv_namespace(model.info(), model.kv_layout(), 20)
+  );
+  EXPECT_NE(
+      kv_namespace(model.info(), model.kv_layout(), 21),
+      kv_namespace(model.info(), model.kv_layout(), 20)
+  );
 }
 
 TEST(EngineWindow, PagesBehindTheWindowAreGivenBack) {

@@ -78,24 +78,4 @@ std::string_view name(FinishReason reason) {
   return "error";
 }
 
-std::string_view name(MissReason reason) {
-  switch (reason) {
-    case MissReason::kNone:
-      return "none";
-    case MissReason::kCold:
-      return "cold";
-    case MissReason::kDiverged:
-      return "diverged";
-    case MissReason::kEvicted:
-      return "evicted";
-    case MissReason::kBypassed:
-      return "bypassed";
-    case MissReason::kDisabled:
-      return "disabled";
-    case MissReason::kShort:
-      return "short";
-  }
-  return "none";
-}
-
 }  // namespace artery::engine

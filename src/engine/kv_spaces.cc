@@ -25,6 +25,11 @@ std::int64_t WindowShape::first_page(std::int64_t at) const {
 }
 
 std::int64_t WindowShape::rebuild_from(std::int64_t at) const {
+  if (replay > 0) return std::max<std::int64_t>(0, at - replay) / kPageTokens * kPageTokens;
+  return exact_from(at);
+}
+
+std::int64_t WindowShape::exact_from(std::int64_t at) const {
   return std::max<std::int64_t>(0, at - reach) / kPageTokens * kPageTokens;
 }
 

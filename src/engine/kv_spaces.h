@@ -29,6 +29,8 @@ class KvSpaces {
   KvPool& window() { return *window_; }
   const KvPool& window() const { return *window_; }
   const WindowShape& shape() const { return shape_; }
+  // WindowShape::replay. Before the first sequence.
+  void set_replay(std::int64_t rows) { shape_.replay = rows; }
 
   // One per group of the layout, for ForwardBatch.
   std::span<const tensor::KvPages> kv() const { return kv_; }

@@ -121,21 +121,27 @@ struct WindowBudget {
 };
 
 // Divides `budget` bytes, of which one sequence takes no more. Windows get half, or all but what
-// `plenty` global pages take; a quarter of what running sequences can hold is added for saved ones.
+// `plenty` global pages take; room for saved ones is added, as far as it costs no sequence its
+// slot.
 void split(PoolSize& out, const WindowBudget& of, std::int64_t budget, std::int64_t plenty) {
   const std::int64_t least = pages_for(out.max_model_len) * of.page_bytes;
   const std::int64_t cap =
       std::min(std::max(budget / 2, budget - plenty * of.page_bytes), budget - least);
   const std::int64_t pages_max = cap / of.window_page_bytes;
-  const auto with_saved = [&](std::int64_t slots) {
-    const std::int64_t running = of.running(slots, out.max_model_len);
-    return running + running / 4;
-  };
-  while (out.slots > 1 && with_saved(out.slots) > pages_max) --out.slots;
-  out.window_pages_running = of.running(out.slots, out.max_model_len);
+  const auto running = [&](std::int64_t slots) { return of.running(slots, out.max_model_len); };
+  const auto with_quarter = [&](std::int64_t slots) { return running(slots) / 4 + running(slots); };
+  while (out.slots > 1 && with_quarter(out.slots) > pages_max) --out.slots;
+  out.window_pages_running = running(out.slots);
   const std::int64_t room = (budget - least) / of.window_page_bytes;
   CHECK(room >= out.window_pages_running);
-  out.window_pages = std::min(with_saved(out.slots), room);
+  const std::int64_t saved = window_pages_saved(
+      of.shape,
+      out.window_pages_running,
+      of.page_bytes > 0 ? budget / (of.page_bytes + of.window_page_bytes) : kPagesMax
+  );
+  out.window_pages = std::max(
+      std::min(with_quarter(out.slots), room), std::min(out.window_pages_running + saved, pages_max)
+  );
 }
 
 Result<PoolSize> size_windowed(
@@ -189,6 +195,13 @@ std::int64_t window_pages_running(
   const std::int64_t whole = pages_for(max_model_len);
   const std::int64_t windows = sequences * (shape.pages() + 2) + pages_for(2 * step_tokens);
   return std::min(sequences * whole, windows);
+}
+
+std::int64_t window_pages_saved(
+    const WindowShape& shape, std::int64_t running, std::int64_t pages
+) {
+  constexpr std::int64_t kWindows = 8;  // conversations that go on, one after the other
+  return std::max(running / 4, std::min(kWindows * shape.pages(), pages - running));
 }
 
 Result<PoolSize> size_pool(

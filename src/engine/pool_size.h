@@ -18,7 +18,8 @@ struct PoolSize {
   int slots = 0;                   // sequences that run at once: max_num_seqs, or fewer
   std::int64_t pages = 0;          // global; at least those of one sequence of max_model_len
   std::int64_t page_bytes = 0;     // 0: all layers have windows, the pages only count
-  // The window space: what `slots` sequences can take at most, and room for saved windows.
+  // The window space: what `slots` sequences can take at most, and room for saved windows
+  // (window_pages_saved(), or less in a small pool).
   std::int64_t window_pages = 0;
   std::int64_t window_pages_running = 0;
   std::int64_t window_page_bytes = 0;
@@ -46,5 +47,10 @@ std::int64_t window_pages_running(
     std::int64_t step_tokens,
     std::int64_t max_model_len
 );
+
+// Pages kept for saved windows beside `running`: a quarter of those, at least 8 windows. A server
+// with few slots and little to do is where conversations go on after a pause. `pages`: global ones;
+// a window is kept beside these only, so that more of all windows would never be used.
+std::int64_t window_pages_saved(const WindowShape& shape, std::int64_t running, std::int64_t pages);
 
 }  // namespace artery::engine

@@ -139,6 +139,26 @@ TEST(PoolSize, AWindowedModelTakesLessThanIfItHadNone) {
   EXPECT_EQ(made->window_pages, made->window_pages_running * 5 / 4);
 }
 
+// A quarter of what four sequences can hold is a window and a half: conversations need more.
+TEST(PoolSize, FewSlotsStillKeepEightWindows) {
+  model::ModelInfo info;
+  info.context_length = 32'768;
+  Config config;
+  config.max_num_seqs = 4;
+  config.max_num_batched_tokens = 16;
+  const auto made = size_pool(config, info, gemma3_270m(), 16 * kGiB);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->window_pages_running, 4 * 34 + 2);
+  EXPECT_EQ(made->window_pages, made->window_pages_running + 8 * 32);
+  // A pool that has no room for them still takes its sequences.
+  config.kv_pool_bytes = 64 << 20;
+  const auto tight = size_pool(config, info, gemma3_270m(), 16 * kGiB);
+  ASSERT_TRUE(tight);
+  EXPECT_LE(tight->bytes(), 64 << 20);
+  EXPECT_LT(tight->window_pages, made->window_pages);
+  EXPECT_GE(tight->window_pages, tight->window_pages_running);
+}
+
 TEST(PoolSize, WideWindowsMeanFewerSequencesAtOnce) {
   const auto made = size_windows(mistral_7b(), 0, 0, 32 * kGiB);
   ASSERT_TRUE(made);

@@ -15,14 +15,14 @@ class Planner {
   Planner(const SchedulerState& state, const Limits& limits) : limits_(limits) {
     for (int i = 0; i < static_cast<int>(state.sequences.size()); ++i) {
       const SequenceView& view = state.sequences[static_cast<std::size_t>(i)];
-      if (view.blocked) continue;
+      if (view.blocked && !view.loading) continue;
       CHECK(view.computed < view.tokens, "a sequence without work is in the plan");
       ranked_.push_back({&view, i});
       if (view.running) ++running_;
     }
     std::sort(ranked_.begin(), ranked_.end(), [](const Entry& a, const Entry& b) {
-      return std::tie(a.view->priority, a.view->arrival, a.view->choice) <
-             std::tie(b.view->priority, b.view->arrival, b.view->choice);
+      return std::tie(a.view->loading, a.view->priority, a.view->arrival, a.view->choice) <
+             std::tie(b.view->loading, b.view->priority, b.view->arrival, b.view->choice);
     });
     available_ = state.pages_available;
   }
@@ -36,7 +36,7 @@ class Planner {
     }
     for (std::size_t at = 0; at < ranked_.size(); ++at) {
       Entry& entry = ranked_[at];
-      if (entry.preempted || decodes(entry)) continue;
+      if (entry.preempted || entry.view->loading || decodes(entry)) continue;
       if (entry.view->running) {
         add_chunk(at);
       } else if (!admission_closed_) {

@@ -14,6 +14,8 @@
 //      given back and recomputed later). A running sequence may take from every worse-ranked one, a
 //      waiting one only from a worse priority, and the best-ranked of all from anyone. So the best
 //      one always moves, and everything ends.
+// One that waits for stored pages is not planned and holds up nobody: others are admitted past it,
+// and what it holds is given back before anyone else's.
 
 #include <cstdint>
 #include <span>
@@ -30,6 +32,7 @@ struct SequenceView {
   int choice = 0;
   bool running = false;
   bool blocked = false;              // waits for another choice's prefill
+  bool loading = false;              // waits for stored pages
   bool all_logits = false;           // wants logits of its prompt's rows
   int drafts = 0;                    // rows of drafted tokens that a decoding one would like to add
   std::int64_t tokens = 0;           // known: prompt and generated

@@ -24,6 +24,8 @@ class StepCost {
   // over rows). Before the first observation a careful guess.
   double predict(std::int64_t tokens, std::int64_t context) const;
   void observe(std::int64_t tokens, std::int64_t context, double seconds);
+  // False: predict() is the careful guess.
+  bool has_observed() const { return observations_ > 0; }
   // Most rows whose predicted cost stays below `seconds`, at least 1.
   std::int64_t tokens_within(double seconds, std::int64_t context) const;
 

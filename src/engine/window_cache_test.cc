@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/sequence_kv.h"
 #include "testing/hash_model.h"
 #include "testing/window_model.h"
@@ -20,7 +22,7 @@ class WindowCacheTest : public ::testing::Test {
   void save(std::uint8_t name, const std::vector<PageRef>& pages) {
     std::vector<PageRef> shared;
     for (const PageRef& page : pages) shared.push_back(page.share());
-    cache_.save(key(name), std::move(shared));
+    cache_.save(key(name), std::move(shared), now_ns_);
     cache_.check_integrity();
   }
   std::vector<PageRef> take(int count) {
@@ -31,7 +33,8 @@ class WindowCacheTest : public ::testing::Test {
 
   std::unique_ptr<KvPool> pool_ =
       std::move(*KvPool::make(testing::kv_entry_layout("test").groups, 8));
-  WindowCache cache_{*pool_};
+  WindowCache cache_{*pool_, 180};
+  std::int64_t now_ns_ = 5'000'000'000;
 };
 
 TEST_F(WindowCacheTest, KeepsPagesOfASequenceThatEnded) {
@@ -42,7 +45,7 @@ TEST_F(WindowCacheTest, KeepsPagesOfASequenceThatEnded) {
   mine.clear();
   EXPECT_EQ(cache_.pages_idle(), 3);
   EXPECT_EQ(pool_->pages_free(), 5);
-  const auto restored = cache_.restore(key(1));
+  const auto restored = cache_.restore(key(1), now_ns_);
   ASSERT_EQ(restored.size(), 3u);
   EXPECT_EQ(restored[0].page(), first);
   EXPECT_EQ(pool_->references(first), 2);
@@ -53,7 +56,7 @@ TEST_F(WindowCacheTest, GivesTheLeastRecentlyUsedBackFirst) {
   save(1, take(2));
   save(2, take(2));
   save(3, take(2));
-  EXPECT_EQ(cache_.restore(key(1)).size(), 2u);  // used now
+  EXPECT_EQ(cache_.restore(key(1), now_ns_).size(), 2u);  // used now
   const std::uint64_t before = cache_.generation();
   cache_.reclaim(4);
   EXPECT_NE(cache_.generation(), before);
@@ -92,8 +95,41 @@ TEST_F(WindowCacheTest, AKnownWindowStays) {
   const std::uint64_t before = cache_.generation();
   save(1, take(1));
   EXPECT_EQ(cache_.generation(), before);
-  EXPECT_EQ(cache_.restore(key(1))[0].page(), first[0].page());
+  EXPECT_EQ(cache_.restore(key(1), now_ns_)[0].page(), first[0].page());
   EXPECT_EQ(pool_->pages_free(), 7);
+}
+
+TEST_F(WindowCacheTest, TimeRunsFromTheLastUse) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  save(1, take(2));
+  save(2, take(2));
+  now_ns_ += 100 * kSecond;
+  const auto used = cache_.restore(key(1), now_ns_);
+  now_ns_ += 80 * kSecond - 1;
+  const std::uint64_t before = cache_.generation();
+  EXPECT_EQ(cache_.expire(now_ns_), 0);
+  EXPECT_EQ(cache_.generation(), before);
+  now_ns_ += 1;
+  EXPECT_EQ(cache_.expire(now_ns_), 1);
+  EXPECT_NE(cache_.generation(), before);
+  EXPECT_FALSE(cache_.contains(key(2)));
+  EXPECT_TRUE(cache_.contains(key(1)));
+  EXPECT_EQ(pool_->pages_free(), 6);
+  save(1, take(2));  // known: used now
+  now_ns_ += 179 * kSecond;
+  EXPECT_EQ(cache_.expire(now_ns_), 0);
+  now_ns_ += kSecond;
+  EXPECT_EQ(cache_.expire(now_ns_), 1);
+  // Whoever goes on from it holds its pages.
+  EXPECT_EQ(pool_->pages_free(), 6);
+  EXPECT_EQ(pool_->references(used[0].page()), 1);
+  cache_.check_integrity();
+}
+
+TEST_F(WindowCacheTest, WithoutATimeNothingExpires) {
+  WindowCache cache(*pool_, std::numeric_limits<double>::infinity());
+  cache.save(key(1), take(1), now_ns_);
+  EXPECT_EQ(cache.expire(now_ns_ + (std::int64_t{1} << 61)), 0);  // 73 years
 }
 
 TEST_F(WindowCacheTest, ReclaimStopsWhereSequencesHoldThePages) {
@@ -114,6 +150,11 @@ TEST(WindowShape, CountsWhatARowDependsOn) {
   EXPECT_EQ(shape.first_page(64), 2);
   EXPECT_EQ(shape.rebuild_from(48), 0);
   EXPECT_EQ(shape.rebuild_from(80), 16);  // 23, down to a page
+  WindowShape replay = shape;
+  replay.replay = 20;
+  EXPECT_EQ(replay.rebuild_from(80), 48);  // 60, down to a page
+  EXPECT_EQ(replay.rebuild_from(16), 0);
+  EXPECT_EQ(replay.exact_from(80), 16);
   EXPECT_FALSE(WindowShape::of(testing::kv_entry_layout("test")));
 }
 

@@ -16,6 +16,8 @@ struct WindowShape {
   std::int64_t tokens = 0;  // the widest window, its own position included; 0: no window groups
   std::int64_t reach = 0;   // sum over the window layers of their windows without the own position
 
+  std::int64_t replay = 0;  // rows of a rebuild that is not exact, fewer than reach; 0: exact
+
   static WindowShape of(const model::KvLayout& layout);
 
   explicit operator bool() const { return tokens > 0; }
@@ -23,8 +25,12 @@ struct WindowShape {
   std::int64_t pages() const;
   // First page that rows from position `at` on read, or a window saved at the last whole page.
   std::int64_t first_page(std::int64_t at) const;
-  // Page-aligned position, at most `at`.
+  // Where the rows begin that rebuild the windows before `at`: page-aligned, at most `at`. With
+  // `replay` the last so many, as bounded replay of DeepSeek-V4.1 does: what they leave out of
+  // their windows makes other bits than a cold run's.
   std::int64_t rebuild_from(std::int64_t at) const;
+  // The same, always exact.
+  std::int64_t exact_from(std::int64_t at) const;
 };
 
 }  // namespace artery::engine

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/hash.h"
 
@@ -66,7 +69,28 @@ bool DigestCache::store(const FileStamp& stamp, const std::string& digest, std::
     const {
   if (folder_.empty() || !is_digest(digest)) return false;
   if (std::max(stamp.mtime_ns, stamp.ctime_ns) > now_ns - kSettledNs) return false;
-  return fs_->replace(path_of(stamp), entry_text(stamp, digest)).has_value();
+  if (!fs_->replace(path_of(stamp), entry_text(stamp, digest))) return false;
+  prune();
+  return true;
+}
+
+// An entry's file may be gone, its stamp changed: nothing says which are of use any more, but that
+// others came after it. Other processes may prune at the same time.
+void DigestCache::prune() const {
+  namespace files = std::filesystem;
+  std::vector<std::pair<files::file_time_type, files::path>> entries;
+  std::error_code why;
+  files::directory_iterator at(folder_, why);
+  for (; !why && at != files::directory_iterator(); at.increment(why)) {
+    if (!at->path().filename().string().starts_with(kMark)) continue;
+    std::error_code gone;
+    const auto written = at->last_write_time(gone);
+    if (!gone) entries.emplace_back(written, at->path());
+  }
+  if (entries.size() <= kEntriesMax) return;
+  std::ranges::sort(entries);
+  entries.resize(entries.size() - kEntriesMax);
+  for (const auto& [written, path] : entries) files::remove(path, why);
 }
 
 }  // namespace artery::model

@@ -91,6 +91,34 @@ TEST_F(DigestCacheTest, AnyChangeOfAnEntryIsAMiss) {
   EXPECT_FALSE(put(std::string(100000, 'x')));
 }
 
+TEST_F(DigestCacheTest, TheOldestEntriesGo) {
+  const DigestCache cache(folder_.string());
+  const auto stamp = [](std::uint64_t inode) { return FileStamp{1, inode, 3, 4, 5}; };
+  constexpr std::uint64_t kMax = DigestCache::kEntriesMax;
+  for (std::uint64_t inode = 0; inode < kMax; ++inode) {
+    ASSERT_TRUE(cache.store(stamp(inode), digest_, kLater));
+    // In order, whatever the clock of the file system.
+    for (const auto& file : files::directory_iterator(folder_)) {
+      if (files::last_write_time(file) <
+          files::file_time_type::clock::now() - std::chrono::hours(1))
+        continue;
+      files::last_write_time(
+          file,
+          files::file_time_type::clock::now() -
+              std::chrono::hours(static_cast<int>(2 * kMax - 2 * inode + 2))
+      );
+    }
+  }
+  std::ofstream(folder_ / "notes") << "not ours";
+  for (std::uint64_t inode = 0; inode < kMax; ++inode) ASSERT_TRUE(cache.find(stamp(inode)));
+  ASSERT_TRUE(cache.store(stamp(kMax), digest_, kLater));
+  ASSERT_TRUE(cache.store(stamp(kMax + 1), digest_, kLater));
+  EXPECT_FALSE(cache.find(stamp(0)));
+  EXPECT_FALSE(cache.find(stamp(1)));
+  for (std::uint64_t inode = 2; inode <= kMax + 1; ++inode) EXPECT_TRUE(cache.find(stamp(inode)));
+  EXPECT_TRUE(files::exists(folder_ / "notes"));
+}
+
 TEST_F(DigestCacheTest, AFolderThatCannotBeOnlyCostsTime) {
   const DigestCache none("");
   EXPECT_FALSE(none.store(stamp_, digest_, kLater));

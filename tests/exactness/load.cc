@@ -166,6 +166,10 @@ Outcome run(Subject& subject, const Load& load) {
       load.setting.pages > 0 ? load.setting.pages : pages_of_all(subject, load);
   const auto engine = subject.start(load.setting, pages);
   answer_before(*engine, load.before);
+  if (load.settle) load.settle();
+  if (load.reset && !engine->reset_prefix_cache()) {
+    out.differences.push_back("pages remain after the first cache was emptied");
+  }
   Asking asking(subject, *engine, out);
   subject.gate().close();
   for (std::size_t i = 0; i < load.members.size(); ++i) {

@@ -3,6 +3,7 @@
 // answer. One thread.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Load {
   std::vector<Member> members;
   // Prompts answered with one token before the members come: what the prefix cache knows by then.
   std::vector<std::vector<TokenId>> before;
+  std::function<void()> settle = {};  // called then, if there is one
+  bool reset = false;                 // and it is emptied after that
   // So many of the members come when the first ones ran two steps.
   std::size_t late = 0;
 };

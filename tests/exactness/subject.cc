@@ -91,7 +91,7 @@ void set_sampling(std::size_t index, Request& request) {
 std::string describe(const Setting& setting) {
   return fmt::format(
       "{} threads {} chunk {} cache {} pages {} step tokens {} seqs {} step seconds {} "
-      "drafts {}",
+      "drafts {} store {}",
       tensor::name(setting.isa),
       setting.threads,
       setting.chunk,
@@ -100,7 +100,8 @@ std::string describe(const Setting& setting) {
       setting.batched_tokens,
       setting.seqs,
       setting.step_seconds,
-      setting.drafts
+      setting.drafts,
+      setting.store != nullptr
   );
 }
 
@@ -142,6 +143,9 @@ std::unique_ptr<engine::Engine> Subject::start(const Setting& setting, std::int6
   config.enable_prefix_caching = setting.cache;
   config.step_seconds_max = setting.step_seconds;
   config.cache_secret = "exactness";
+  config.store = setting.store;
+  config.windows_in_store = setting.windows_in_store;
+  config.window_ttl_s = setting.window_ttl_s;
   if (setting.drafts > 0) {
     config.speculation = {
         .mode = engine::SpeculationMode::kAlways, .tokens = setting.drafts, .match_min = 1

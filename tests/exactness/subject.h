@@ -30,6 +30,9 @@ struct Setting {
   int seqs = 64;             // running at once
   double step_seconds = 0;   // 0: chunks do not depend on the clock
   int drafts = 0;            // drafted tokens of a step and sequence, always verified
+  std::shared_ptr<kvstore::RecordStore> store;  // behind the prefix cache; null: none
+  bool windows_in_store = false;
+  double window_ttl_s = 180;
 };
 std::string describe(const Setting& setting);
 

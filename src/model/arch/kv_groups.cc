@@ -1,6 +1,7 @@
 #include "model/arch/kv_groups.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace artery::model {
 namespace {
@@ -46,10 +47,13 @@ KvLayout kv_layout_of(const DecoderSpec& spec, tensor::KvType type, std::int64_t
     group.kind = KvKind::kWindow;
     group.window_tokens = spec.window;
   }
-  // A record stays within 4 MiB (design, "KV"), in whole pages.
+  // A record stays within 4 MiB (design, "KV"): a power of two pages, so that lengths which are one
+  // end with a record.
   const std::int64_t page = std::max<std::int64_t>(1, layout.groups[0].geometry.page_bytes());
   const std::int64_t pages = (std::int64_t{4} << 20) / page;
-  layout.record_pages = static_cast<int>(std::clamp<std::int64_t>(pages, 1, kRecordPagesMax));
+  layout.record_pages = static_cast<int>(std::bit_floor(
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(pages, 1, kRecordPagesMax))
+  ));
   return layout;
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <map>
 
@@ -260,9 +260,9 @@ TEST(GgufBadFiles, FieldReportF1) {
     SCOPED_TRACE(name);
     MemFileSystem files;
     files.add(name + ".gguf", from_hex(entry.value().as_string()));
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const auto result = judge(name + ".gguf", files);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    EXPECT_LT(std::clock() - start, std::clock_t{2} * CLOCKS_PER_SEC);
     ASSERT_FALSE(result);
     EXPECT_TRUE(holds({result.error().message}, name + ".gguf"));
     ASSERT_TRUE(expected.contains(name));

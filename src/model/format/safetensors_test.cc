@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <map>
 
@@ -187,7 +187,7 @@ TEST(SafetensorsFile, HostileHeadersAreQuickAndSmall) {
       length[i] = static_cast<char>((std::uint64_t{header.size()} >> (8 * i)) & 0xFF);
     return length + header;
   };
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: the machine may be busy
   std::string zeros = "{\"a\":{\"shape\":[0";
   for (int i = 0; i < 4'000'001; ++i) zeros += ",0";
   EXPECT_NE(refusal(file(zeros + "]}}")).find("too many values"), std::string::npos);
@@ -195,7 +195,7 @@ TEST(SafetensorsFile, HostileHeadersAreQuickAndSmall) {
   EXPECT_NE(refusal(file(twice)).find("more text after the value"), std::string::npos);
   EXPECT_NE(refusal(file("{\"a\":[1]}")).find("tensor a is an array"), std::string::npos);
   EXPECT_NE(refusal(file("3")).find("expected an object"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(std::clock() - start, std::clock_t{10} * CLOCKS_PER_SEC);
 }
 
 }  // namespace
