@@ -27,6 +27,9 @@ struct EncodeOptions {
   // stays text even with parse_special (FR-B7). Everything else about tokenization is as if they
   // were not marked.
   std::span<const ByteRange> literal = {};
+  // No token at all is matched as a whole text, not even those that files call user-defined: the
+  // text is nothing but data. parse_special and `literal` do not matter then.
+  bool no_added = false;
   // The slow twin, without tables and caches of whole words: for tests, which compare the two.
   bool plain = false;
 };

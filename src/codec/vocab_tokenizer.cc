@@ -47,6 +47,10 @@ std::vector<TokenId> VocabTokenizer::encode(std::string_view text, const EncodeO
 void VocabTokenizer::encode_sections(
     std::string_view text, const EncodeOptions& options, bool wants_bos, std::vector<TokenId>& ids
 ) const {
+  if (options.no_added) {
+    if (!text.empty()) encode_text(text, {true, true, options.plain}, ids);
+    return;
+  }
   bool after_control = true;
   std::span<const ByteRange> literal = options.literal;
   // Late tokens are searched between two early ones, whose end is the end of the text to them.

@@ -1,0 +1,57 @@
+# The three public APIs: included by the codec room. Sources and tests (of codec_api_test), one a line.
+set(CODEC_API_SOURCES
+  api/answer_ids.cc
+  api/apply_patch.cc
+  api/body.cc
+  api/chat_events.cc
+  api/chat_json.cc
+  api/chat_response.cc
+  api/convert.cc
+  api/convert_chat.cc
+  api/convert_chat_read.cc
+  api/convert_messages.cc
+  api/convert_messages_blocks.cc
+  api/convert_messages_read.cc
+  api/convert_responses.cc
+  api/convert_responses_input.cc
+  api/convert_responses_read.cc
+  api/convert_responses_tools.cc
+  api/convert_result.cc
+  api/data_url.cc
+  api/json_out.cc
+  api/json_style.cc
+  api/json_tree.cc
+  api/logprob_json.cc
+  api/messages_events.cc
+  api/messages_json.cc
+  api/messages_response.cc
+  api/patch_input.cc
+  api/regex_check.cc
+  api/responses_events.cc
+  api/responses_history.cc
+  api/responses_response.cc
+  api/responses_stream.cc
+  api/rules.cc
+  api/schema_check.cc
+  api/schema_drafts.cc
+  api/schema_refs.cc
+  api/serde_words.cc
+  api/strict_schema.cc
+  api/strict_schema_read.cc
+  api/tool_schema.cc
+  api/uri_text.cc
+)
+set(CODEC_API_TESTS
+  api/convert_messages_test.cc
+  api/json_style_test.cc
+  api/tool_schema_test.cc
+  api/convert_chat_test.cc
+  api/convert_responses_test.cc
+  api/data_url_test.cc
+  api/json_out_test.cc
+  api/json_tree_test.cc
+  api/patch_input_test.cc
+  api/responses_events_test.cc
+  api/responses_history_test.cc
+  api/rules_test.cc
+)
