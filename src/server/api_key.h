@@ -22,6 +22,7 @@ struct ApiKey {
   int requests_per_minute = 0;
   std::int64_t tokens_per_minute = 0;  // prompt and generated ones
   int priority = 0;                    // of requests that name none, and the most urgent they may
+  std::int64_t kv_quota_bytes = 0;     // of the tenant's stored KV; the same for all its keys
   bool admin = false;                  // may use the admin paths from anywhere
 };
 

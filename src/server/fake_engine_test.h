@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -63,6 +64,12 @@ class FakeEngine final : public engine::Engine {
   void set_tokens_per_event(int count) { tokens_per_event_ = count; }
   void set_inbox_max(std::size_t count) { inbox_max_ = count; }
   void set_step_age(double seconds) { step_age_ = seconds; }
+  // Unix seconds of the promise that requests which ask for one get; 0: refused.
+  void set_promise(std::int64_t until_s) { promise_ = until_s; }
+  void set_store(kvstore::StoreStatus store) {
+    const MutexLock lock(mu_);
+    store_ = std::move(store);
+  }
   std::vector<engine::Request> requests() const {
     const MutexLock lock(mu_);
     return seen_;
@@ -128,10 +135,18 @@ class FakeEngine final : public engine::Engine {
     status.generated_tokens = generated_;
     status.draining = draining_;
     status.last_step_age_s = step_age_;
+    status.hit_tokens_ram = 600;
+    status.hit_tokens_disk = 300;
+    status.miss_tokens[static_cast<std::size_t>(engine::MissReason::kCold)] = 80;
+    status.miss_tokens[static_cast<std::size_t>(engine::MissReason::kEvicted)] = 20;
     return status;
   }
   const model::ModelInfo& model_info() const override { return info_; }
   std::string numerics_id() const override { return "fake"; }
+  std::optional<kvstore::StoreStatus> store_status() const override {
+    const MutexLock lock(mu_);
+    return store_;
+  }
   bool reset_prefix_cache() override {
     const MutexLock lock(mu_);
     return work_.empty();
@@ -231,7 +246,7 @@ class FakeEngine final : public engine::Engine {
     out.emplace_back(job.events, std::move(event));
   }
 
-  static void finish_if_over(const Job& job, Choice& choice, engine::Event& event) {
+  void finish_if_over(const Job& job, Choice& choice, engine::Event& event) REQUIRES(mu_) {
     engine::Finish finish;
     const bool at_limit = static_cast<std::int64_t>(choice.said) >= choice.limit;
     if (job.cancelled) {
@@ -251,6 +266,9 @@ class FakeEngine final : public engine::Engine {
     }
     finish.usage.prompt_tokens = static_cast<std::int64_t>(job.request.prompt.size());
     finish.usage.cached_tokens = finish.usage.prompt_tokens / 2;
+    finish.usage.disk_tokens = finish.usage.cached_tokens / 2;
+    finish.usage.miss = engine::MissReason::kExpired;
+    if (job.request.guarantee) finish.usage.guaranteed_until_s = promise_;
     finish.usage.generated_tokens = static_cast<std::int64_t>(choice.said);
     finish.usage.timings = {0.5, 0.25, 0.125, 2.0, 4.0};
     event.finish = finish;
@@ -262,9 +280,11 @@ class FakeEngine final : public engine::Engine {
   std::atomic<int> tokens_per_event_{1};
   std::atomic<std::size_t> inbox_max_{64};
   std::atomic<double> step_age_{0};
+  std::atomic<std::int64_t> promise_{0};
 
   mutable Mutex mu_;
   CondVar cv_;
+  std::optional<kvstore::StoreStatus> store_ GUARDED_BY(mu_);
   Author author_ GUARDED_BY(mu_);
   std::map<std::uint64_t, Job> work_ GUARDED_BY(mu_);
   std::vector<engine::Request> seen_ GUARDED_BY(mu_);

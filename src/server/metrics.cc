@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "server/metric_families.h"
 
 namespace artery::server {
 namespace {
@@ -46,6 +47,7 @@ const Buckets kTokenBuckets = {
 const Buckets kStepGapBuckets = {
     0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0
 };
+const Buckets kLoadBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0};
 const Buckets kRequestBuckets = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
                                  5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
                                  60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
@@ -128,12 +130,7 @@ class Names {
         "request_params_max_tokens", "The max_tokens of a request that names one.", tokens
     );
     iteration = histogram("iteration_tokens_total", "Tokens of one step.", kIterationBuckets);
-    if (prefix != "artery:") return;  // the rest is our own
-    step_gap = histogram(
-        "engine_step_gap_seconds",
-        "From the end of a forward pass to the start of the next, sampling included.",
-        kStepGapBuckets
-    );
+    if (prefix == "artery:") add_ours();
   }
 
   prometheus::Registry registry;
@@ -145,10 +142,24 @@ class Names {
   std::vector<prometheus::Counter*> accepted_at;  // by place in the draft
   std::vector<std::pair<std::string_view, prometheus::Counter*>> success;
   Histogram *ttft, *itl, *tpot, *e2e, *queue, *prefill, *decode, *inference, *request_prompt,
-      *request_generation, *params_n, *params_max_tokens, *iteration, *step_gap = nullptr;
+      *request_generation, *params_n, *params_max_tokens, *iteration, *step_gap = nullptr,
+                                                                      *load = nullptr;
   const prometheus::Labels& labels() const { return labels_; }
+  const std::string& prefix() const { return prefix_; }
 
  private:
+  void add_ours() {
+    step_gap = histogram(
+        "engine_step_gap_seconds",
+        "From the end of a forward pass to the start of the next, sampling included.",
+        kStepGapBuckets
+    );
+    load = histogram(
+        "request_load_time_seconds",
+        "Seconds a request waited for KV from the store, of those that did.",
+        kLoadBuckets
+    );
+  }
   void add_drafts() {
     drafts = counter("spec_decode_num_drafts_total", "Drafts verified.");
     draft_tokens = counter("spec_decode_num_draft_tokens_total", "Drafted tokens verified.");
@@ -197,27 +208,6 @@ void advance(prometheus::Counter& counter, std::int64_t total) {
 
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-
-void add_value(
-    MetricFamily& family,
-    prometheus::Labels labels,
-    const char* name,
-    std::string_view value,
-    double number
-) {
-  if (name != nullptr) labels[name] = std::string(value);
-  prometheus::ClientMetric metric;
-  for (const auto& [key, text] : labels) metric.label.push_back({key, text});
-  (family.type == MetricType::Gauge ? metric.gauge.value : metric.counter.value) = number;
-  family.metric.push_back(std::move(metric));
-}
-
-MetricFamily& new_family(
-    std::vector<MetricFamily>& out, MetricType type, const char* name, const char* help
-) {
-  out.push_back({std::string("artery:") + name, help, type, {}});
-  return out.back();
-}
 
 void append_key_families(
     const prometheus::Labels& labels,
@@ -331,6 +321,28 @@ void append_engine_families(
       status.windows_rebuilt
   );
   add_count("window_rows_total", "Rows that ran again to rebuild windows.", status.window_rows);
+  add_count(
+      "windows_expired_total", "Saved windows whose time had passed.", status.windows_expired
+  );
+  add_count(
+      "windows_replayed_total",
+      "Of --swa-replay: windows rebuilt by fewer rows than make them exact.",
+      status.windows_replayed
+  );
+  add_count(
+      "window_rows_spared_total",
+      "Of --swa-replay: rows that exact rebuilds had run more.",
+      status.window_rows_spared
+  );
+  add_count(
+      "windows_stored_total", "Saved windows that went to the store too.", status.windows_stored
+  );
+  add_count("windows_loaded_total", "Windows read from the store.", status.windows_loaded);
+  add_count(
+      "windows_load_failed_total",
+      "Windows that the store had and that did not come, or too late.",
+      status.windows_load_failed
+  );
 }
 
 class PrometheusMetrics final : public Metrics {
@@ -371,6 +383,9 @@ class PrometheusMetrics final : public Metrics {
       names->queue->Observe(sample.timings.queue_s);
       names->prefill->Observe(sample.timings.prefill_s);
       names->decode->Observe(sample.timings.decode_s);
+      if (names->load != nullptr && sample.timings.load_s > 0) {
+        names->load->Observe(sample.timings.load_s);
+      }
       names->inference->Observe(sample.timings.prefill_s + sample.timings.decode_s);
       names->request_prompt->Observe(static_cast<double>(sample.prompt_tokens));
       names->request_generation->Observe(static_cast<double>(sample.generated_tokens));
@@ -382,7 +397,11 @@ class PrometheusMetrics final : public Metrics {
     }
   }
 
-  std::string render(const engine::Status& status, const ServerCounts& server) override {
+  std::string render(
+      const engine::Status& status,
+      const ServerCounts& server,
+      const std::optional<kvstore::StoreStatus>& store
+  ) override {
     std::vector<prometheus::MetricFamily> families;
     {
       // Two scrapes at once would both see the same missing part of a counter.
@@ -394,6 +413,11 @@ class PrometheusMetrics final : public Metrics {
       }
     }
     append_engine_families(all_.front()->labels(), status, families);
+    for (const auto& names : all_) {
+      append_offload_families(names->prefix(), names->labels(), status, store, families);
+    }
+    append_cache_families(all_.front()->labels(), status, families);
+    if (store) append_store_families(all_.front()->labels(), *store, families);
     append_server_families(all_.front()->labels(), server, families);
     return prometheus::TextSerializer().Serialize(families);
   }

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/engine.h"
+#include "kvstore/status.h"
 
 namespace artery::server {
 
@@ -53,7 +55,12 @@ class Metrics {
   virtual void on_tokens(double seconds, std::int64_t count) = 0;
   virtual void on_request(const RequestSample& sample) = 0;
   // Prometheus text format; both are taken now.
-  virtual std::string render(const engine::Status& status, const ServerCounts& server) = 0;
+  // `store`: of the tier behind the RAM prefix cache, where there is one.
+  virtual std::string render(
+      const engine::Status& status,
+      const ServerCounts& server,
+      const std::optional<kvstore::StoreStatus>& store
+  ) = 0;
 };
 
 // `max_model_len` bounds the buckets of the token histograms.

@@ -43,7 +43,8 @@ std::map<std::string, Family> families_of(const std::string& text) {
 }
 
 std::string document() {
-  const std::string text = make_metrics("m", 8192, false)->render(engine::Status{}, ServerCounts{});
+  const std::string text = make_metrics("m", 8192, false)
+                               ->render(engine::Status{}, ServerCounts{}, kvstore::StoreStatus{});
   std::string out = kHead;
   for (const auto& [name, family] : families_of(text)) {
     out += fmt::format("| `{}` | {} | {} |\n", name, family.type, family.help);

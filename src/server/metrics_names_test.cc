@@ -1,6 +1,7 @@
 // The names, labels and bucket bounds that boards and autoscalers written for vLLM look for: the
-// list of peers 6.5 as it appears in the text form, where counters end with _total. Left out are
-// those of features that are not there: lora_requests_info, spec_decode_*, kv_offload_*.
+// list of peers 6.5 as it appears in the text form, where counters end with _total, and of its
+// kv_offload_* those of 2026 that mean something without a GPU. Left out are those of features that
+// are not there: lora_requests_info.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +38,14 @@ const char* const kNames[] = {
     "request_generation_tokens",
     "iteration_tokens_total",
     "admission_rejections_total",
-    "cache_config_info"
+    "cache_config_info",
+    "kv_offload_load_bytes_total",
+    "kv_offload_load_time_total",
+    "kv_offload_store_bytes_total",
+    "kv_offload_stores_skipped_total",
+    "kv_offload_allocation_failure_total",
+    "external_prefix_cache_queries_total",
+    "external_prefix_cache_hits_total"
 };
 
 const std::vector<double> kTtft = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
@@ -67,7 +75,22 @@ std::string rendered(bool vllm_names) {
   status.draft_tokens = 16;
   status.accepted_tokens = 9;
   status.accepted_at[1] = 3;
-  return metrics->render(status, ServerCounts{});
+  status.hit_tokens_ram = 640;
+  status.hit_tokens_disk = 320;
+  status.miss_tokens[static_cast<std::size_t>(kvstore::MissReason::kCold)] = 64;
+  status.miss_tokens[static_cast<std::size_t>(kvstore::MissReason::kExpired)] = 16;
+  status.load_wait_s = 1.5;
+  status.loads_declined = 2;
+  kvstore::StoreStatus store;
+  store.bytes_read = 1000;
+  store.bytes_written = 2000;
+  store.bytes_to_disk = 5000;
+  store.writes_refused_room = 3;
+  store.checksum_failures = 4;
+  store.health = kvstore::Health::kSick;
+  store.breaker_opened = 1;
+  store.classes[static_cast<std::size_t>(kvstore::TtlClass::kAgent)].records = 7;
+  return metrics->render(status, ServerCounts{}, store);
 }
 
 // Bounds of "NAME_bucket{... le="X"}" lines, +Inf left out.
@@ -123,6 +146,11 @@ TEST_P(MetricNames, CarryLabelsAndValues) {
   has("spec_decode_num_accepted_tokens_total{engine=\"0\",model_name=\"m\"} 9");
   has("spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"m\",position=\"1\"} "
       "3");
+  has("kv_offload_load_bytes_total{engine=\"0\",model_name=\"m\"} 1000");
+  has("kv_offload_load_time_total{engine=\"0\",model_name=\"m\"} 1.5");
+  has("kv_offload_store_bytes_total{engine=\"0\",model_name=\"m\"} 2000");
+  has("external_prefix_cache_queries_total{engine=\"0\",model_name=\"m\"} 400");
+  has("external_prefix_cache_hits_total{engine=\"0\",model_name=\"m\"} 320");
   has("inter_token_latency_seconds_count{engine=\"0\",model_name=\"m\"} 2");
   has("cache_config_info{block_size=\"16\",engine=\"0\",model_name=\"m\",num_gpu_blocks=\"100\"} 1"
   );
@@ -136,6 +164,40 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(one.param).substr(0, std::string(one.param).size() - 1);
     }
 );
+
+TEST(MetricNamesOfTheStore, SayTierReasonAndTrouble) {
+  const std::string text = rendered(false);
+  const auto has = [&](const std::string& name, const std::string& label, const char* value) {
+    const std::string before = label < "engine" ? label + ",engine=\"0\",model_name=\"m\""
+                                                : "engine=\"0\",model_name=\"m\"," + label;
+    const std::string middle = "engine=\"0\"," + label + ",model_name=\"m\"";
+    const std::string with = label < "model_name" && label > "engine" ? middle : before;
+    const std::string line = "artery:" + name + "{" + with + "} " + value;
+    EXPECT_NE(text.find("\n" + line + "\n"), std::string::npos) << line;
+  };
+  has("cache_hit_tokens_total", "tier=\"ram\"", "640");
+  has("cache_hit_tokens_total", "tier=\"disk\"", "320");
+  has("cache_miss_tokens_total", "reason=\"cold\"", "64");
+  has("cache_miss_tokens_total", "reason=\"expired\"", "16");
+  has("cache_miss_tokens_total", "reason=\"checksum\"", "0");
+  has("kv_offload_loads_total", "outcome=\"declined\"", "2");
+  has("kv_store_errors_total", "kind=\"checksum\"", "4");
+  has("kv_store_writes_refused_total", "reason=\"room\"", "3");
+  has("kv_store_health", "state=\"sick\"", "1");
+  has("kv_store_health", "state=\"ok\"", "0");
+  has("kv_store_records", "ttl=\"72h\"", "7");
+  EXPECT_NE(
+      text.find("\nartery:kv_store_write_amplification{engine=\"0\",model_name=\"m\"} 2.5\n"),
+      std::string::npos
+  );
+}
+
+TEST(MetricNamesOfTheStore, AreLeftOutWithoutOne) {
+  const std::string text =
+      make_metrics("m", 8192, false)->render(engine::Status{}, ServerCounts{}, std::nullopt);
+  EXPECT_EQ(text.find("artery:kv_store_"), std::string::npos);
+  EXPECT_NE(text.find("artery:cache_miss_tokens_total"), std::string::npos);
+}
 
 TEST(MetricNamesDefault, HaveNoLiteralVllm) {
   EXPECT_EQ(rendered(false).find("vllm:"), std::string::npos);

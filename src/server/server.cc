@@ -33,8 +33,10 @@ http::ListenerConfig listener_config(const Config& config) {
 
 class ServerImpl final : public Server {
  public:
-  ServerImpl(const Config& config, const Clock& clock)
-      : app_(std::make_unique<api::App>(config, clock)) {}
+  ServerImpl(
+      const Config& config, const Clock& clock, std::shared_ptr<api::ResponseStore> responses
+  )
+      : app_(std::make_unique<api::App>(config, clock, std::move(responses))) {}
   ~ServerImpl() override { stop(); }
   ServerImpl(const ServerImpl&) = delete;
   ServerImpl& operator=(const ServerImpl&) = delete;
@@ -114,7 +116,10 @@ Result<std::unique_ptr<Server>> Server::open(Config config, const Clock& clock) 
     );
   }
   const http::ListenerConfig listener = listener_config(config);
-  auto server = std::make_unique<ServerImpl>(config, clock);
+  auto responses = TRY(api::ResponseStore::open(
+      {config.responses_file, config.responses_ttl_s, config.responses_bytes_max}
+  ));
+  auto server = std::make_unique<ServerImpl>(config, clock, std::move(responses));
   TRY(server->listen(listener));
   return std::unique_ptr<Server>(std::move(server));
 }

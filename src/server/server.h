@@ -15,6 +15,7 @@
 #include "codec/stream/output_parser.h"
 #include "codec/tokenizer.h"
 #include "engine/engine.h"
+#include "kvstore/types.h"
 #include "server/api_key.h"
 
 namespace artery::server {
@@ -44,7 +45,13 @@ struct Config {
   bool log_requests = true;
   bool metrics_compat_vllm = false;
   std::optional<std::uint64_t> seed;  // of requests that name none; empty: a new one for each
-  std::string version;                // for /version
+  // Life of what requests leave in the KV store that ask for none; empty: by what they look like.
+  std::optional<kvstore::TtlClass> cache_ttl = {};
+  // Answers of the Responses API that clients come back to: an SQLite file, empty for memory only.
+  std::string responses_file;
+  std::int64_t responses_ttl_s = 30 * 86400;
+  std::int64_t responses_bytes_max = std::int64_t{256} << 20;
+  std::string version;  // for /version
 };
 
 // What the server answers with, once the model is loaded.

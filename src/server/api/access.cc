@@ -144,7 +144,8 @@ http::Response App::http_failure(const http::Request& request, int status, std::
     log_info("request refused id={} status={} reason={}", id, status, message);
   }
   statuses_->count(status);
-  http::Response response = error_response(http_error(status, std::string(message)));
+  http::Response response =
+      error_response(http_error(status, std::string(message)), error_shape_of(path_of(request)));
   const http::Headers headers = common_headers(request, id);
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
   return response;
@@ -175,7 +176,7 @@ std::optional<http::Response> App::check_head(const http::Request& request) cons
     );
   }
   statuses_->count(error->status);
-  http::Response response = error_response(*error);
+  http::Response response = error_response(*error, error_shape_of(path_of(request)));
   const http::Headers headers = common_headers(request, id);
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
   return response;

@@ -14,6 +14,12 @@ void write_usage(JsonWriter& out, const AnswerUsage& usage) {
     out.field("prompt_cache_hit_tokens", *usage.cached_tokens);
     out.field("prompt_cache_miss_tokens", usage.prompt_tokens - *usage.cached_tokens);
   }
+  if (usage.promise) {
+    out.key("cache").begin_object().field("ttl", kvstore::name(usage.promise->ttl));
+    out.key("guaranteed_until");
+    usage.promise->until_s > 0 ? out.integer(usage.promise->until_s) : out.null();
+    out.end_object();
+  }
   out.end_object();
 }
 
@@ -25,6 +31,8 @@ void write_timings(JsonWriter& out, const AnswerTimings& timings) {
   out.field("prefill_s", timings.parts.prefill_s);
   out.field("decode_s", timings.parts.decode_s);
   out.field("prompt_tokens_computed", timings.prompt_tokens_computed);
+  out.field("disk_tokens", timings.disk_tokens).key("cache_miss");
+  timings.miss == engine::MissReason::kNone ? out.null() : out.string(engine::name(timings.miss));
   out.field("prefill_tokens_per_s", timings.prefill_tokens_per_s);
   out.field("decode_tokens_per_s", timings.decode_tokens_per_s);
   out.end_object();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "kvstore/types.h"
 #include "server/api/choice_decoder.h"
 #include "server/api/json_writer.h"
 
@@ -21,16 +22,25 @@ struct AnswerHead {
   std::string system_fingerprint;
 };
 
+// How long the prefix is kept, where the request asked for a time.
+struct CachePromise {
+  kvstore::TtlClass ttl = kvstore::TtlClass::kHour;
+  std::int64_t until_s = 0;  // unix seconds; 0: refused
+};
+
 struct AnswerUsage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::optional<std::int64_t> cached_tokens;  // known once a choice ended
+  std::optional<CachePromise> promise;        // likewise, where one was asked for
 };
 
 // What `"timings": true` adds. Seconds; of several choices the slowest.
 struct AnswerTimings {
   engine::Timings parts;
   std::int64_t prompt_tokens_computed = 0;
+  std::int64_t disk_tokens = 0;  // of the cached ones: their KV came from the store
+  engine::MissReason miss = engine::MissReason::kNone;
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
 };

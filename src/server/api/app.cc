@@ -39,11 +39,12 @@ std::vector<std::string> model_names(const Serving& serving, const std::string& 
 
 }  // namespace
 
-App::App(Config config, const Clock& clock)
+App::App(Config config, const Clock& clock, std::shared_ptr<ResponseStore> responses)
     : config_(std::move(config)),
       clock_(&clock),
       heavy_(std::max(1, config_.worker_threads)),
-      light_(std::make_shared<Workers>(kLightWorkers)) {
+      light_(std::make_shared<Workers>(kLightWorkers)),
+      responses_(std::move(responses)) {
   set_api_keys(config_.api_keys);
 }
 
@@ -61,6 +62,11 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/v1/models/*", Access::kKey, false, &App::get_model},
       {"POST", "/v1/chat/completions", Access::kKey, true, &App::chat_completions},
       {"POST", "/v1/completions", Access::kKey, true, &App::completions},
+      {"POST", "/v1/messages", Access::kKey, true, &App::messages},
+      {"POST", "/v1/messages/count_tokens", Access::kKey, true, &App::count_tokens},
+      {"POST", "/v1/responses", Access::kKey, true, &App::responses},
+      {"GET", "/v1/responses/*", Access::kKey, false, &App::get_response},
+      {"DELETE", "/v1/responses/*", Access::kKey, false, &App::delete_response},
       {"POST", "/tokenize", Access::kKey, true, &App::tokenize},
       {"POST", "/detokenize", Access::kKey, true, &App::detokenize},
       {"POST", "/reset_prefix_cache", Access::kAdmin, false, &App::reset_prefix_cache},
@@ -107,6 +113,7 @@ Call App::make_call(
   call.statuses = statuses_;
   call.id = clean_id(request->header("x-request-id"));
   call.headers = common_headers(*request, call.id);
+  call.error_shape = error_shape_of(path_of(*request));
   call.request = std::move(request);
   call.writer = std::move(writer);
   return call;
@@ -137,7 +144,7 @@ void App::handle(
   }
   ApiError error = http_error(405, fmt::format("{} does not take {}", path, method));
   error.message += "; use " + allow;
-  http::Response response = error_response(error);
+  http::Response response = error_response(error, call.error_shape);
   response.headers.emplace_back("Allow", allow);
   reply(call, std::move(response));
 }

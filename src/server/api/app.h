@@ -15,9 +15,11 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
+#include "codec/api/convert.h"
 #include "server/api/backlog.h"
 #include "server/api/call.h"
 #include "server/api/generation.h"
+#include "server/api/response_store.h"
 #include "server/api/workers.h"
 #include "server/metrics.h"
 #include "server/server.h"
@@ -52,7 +54,8 @@ class StepSink {
 
 class App {
  public:
-  App(Config config, const Clock& clock);
+  // `responses`: where answers of the Responses API are kept.
+  App(Config config, const Clock& clock, std::shared_ptr<ResponseStore> responses);
   ~App();
 
   // On a connection thread; long work is handed to workers.
@@ -125,6 +128,7 @@ class App {
   void get_model(Call& call);
   void get_metrics(Call& call);
   void get_status(Call& call);
+  // endpoints_cache.cc
   void get_cache(Call& call);
   void reset_prefix_cache(Call& call);
   // endpoints_text.cc
@@ -132,6 +136,21 @@ class App {
   void detokenize(Call& call);
   void chat_completions(Call& call);
   void completions(Call& call);
+  // endpoints_messages.cc
+  void messages(Call& call);
+  void count_tokens(Call& call);
+  // nullopt: refused already.
+  std::optional<codec::api::ConvertedRequest> convert_or_refuse(
+      const Call& call, codec::api::Api api, std::string_view body
+  ) const;
+  Result<GenerationInput> input_of(const Live& live, const codec::api::ConvertedRequest& request)
+      const;
+  // endpoints_responses.cc
+  void responses(Call& call);
+  tl::expected<std::string, codec::api::ConvertError> continued(const Call& call, std::string body)
+      const;
+  void get_response(Call& call);
+  void delete_response(Call& call);
   Result<boost::json::value> read_body(Call& call) const;
   Result<GenerationInput> read_chat_input_for(const Live& live, Call& call) const;
   Result<GenerationInput> read_completion_input_for(const Live& live, Call& call) const;
@@ -155,6 +174,7 @@ class App {
   const std::shared_ptr<Backlog> backlog_ = std::make_shared<Backlog>();
   const std::shared_ptr<StatusCounts> statuses_ = std::make_shared<StatusCounts>();
   KeyRing keys_;
+  const std::shared_ptr<ResponseStore> responses_;
   std::function<ServerCounts()> http_counts_;  // set before the listener's threads start
   const std::shared_ptr<StepSink> step_sink_ = std::make_shared<StepSink>();
 };

@@ -20,6 +20,12 @@ std::vector<std::pair<int, std::int64_t>> StatusCounts::all() const {
   return out;
 }
 
+std::string take_body(Call& call) {
+  std::string body = std::exchange(call.request->body, {});
+  call.request->body_hold.reset();
+  return body;
+}
+
 namespace {
 // Asked every few seconds by machines, and 503 there is news for the machine only.
 bool is_probe(const std::string& path) {
@@ -52,7 +58,9 @@ void reply_json(const Call& call, int status, std::string json) {
   reply(call, {status, {{"Content-Type", "application/json"}}, std::move(json)});
 }
 
-void reply_error(const Call& call, const ApiError& error) { reply(call, error_response(error)); }
+void reply_error(const Call& call, const ApiError& error) {
+  reply(call, error_response(error, call.error_shape));
+}
 
 void reply_error(const Call& call, const Error& error) {
   const ApiError shown = to_api_error(error, call.id);

@@ -40,11 +40,15 @@ struct Call {
   std::int64_t begin_ns = 0;
   bool log = true;
   std::shared_ptr<StatusCounts> statuses;
+  ErrorShape error_shape = ErrorShape::kOpenAi;
   std::shared_ptr<const KeyHolder> holder;  // whose key came with it; null: none is asked for
   std::shared_ptr<KeyLease> lease;          // its place among its key's requests
 
   double seconds() const { return static_cast<double>(clock->monotonic_ns() - begin_ns) * 1e-9; }
 };
+
+// The body, and with it its share of the room for bodies.
+std::string take_body(Call& call);
 
 // Sends and logs one line (probes and scrapes only at the debug level).
 void reply(const Call& call, http::Response response);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "server/api/app.h"
+#include "server/api/cache_report.h"
 #include "server/api/json_writer.h"
 
 namespace artery::server::api {
@@ -126,7 +127,8 @@ void App::get_model(Call& call) {
 void App::get_metrics(Call& call) {
   std::string text;
   if (const auto now = live()) {
-    text = now->metrics->render(now->serving->engine->status(), server_counts());
+    const engine::Engine& engine = *now->serving->engine;
+    text = now->metrics->render(engine.status(), server_counts(), engine.store_status());
   } else {
     text = fmt::format(
         "# HELP artery:load_progress Share of the model that is loaded, 0 to 1.\n"
@@ -158,46 +160,23 @@ void App::get_status(Call& call) {
   out.field("window_pages_in_use", s.window_pages_in_use);
   out.field("window_pages_saved", s.window_pages_saved).field("windows_saved", s.windows_saved);
   out.field("windows_restored", s.windows_restored).field("windows_rebuilt", s.windows_rebuilt);
-  out.field("window_rows", s.window_rows);
+  out.field("window_rows", s.window_rows).field("windows_expired", s.windows_expired);
+  out.field("windows_replayed", s.windows_replayed);
+  out.field("window_rows_spared", s.window_rows_spared);
+  out.field("windows_stored", s.windows_stored).field("windows_loaded", s.windows_loaded);
+  out.field("windows_load_failed", s.windows_load_failed);
   out.field("cached_tokens", s.cached_tokens).field("generated_tokens", s.generated_tokens);
   out.field("preemptions", s.preemptions).field("aborted", s.aborted);
   out.field("rejected", s.rejected).field("steps", s.steps);
   out.field("last_step_age_s", s.last_step_age_s).field("step_s_max", s.step_s_max);
   out.field("busy_s", s.busy_s).field("sampling_s", s.sampling_s);
   out.field("step_gap_s", s.gap_s).field("idle_s", s.idle_s);
-  out.field("idle_share", s.idle_share).end_object();
+  out.field("idle_share", s.idle_share);
+  out.field("cached_tokens_ram", s.hit_tokens_ram).field("cached_tokens_disk", s.hit_tokens_disk);
+  out.key("kv_store");
+  write_store_line(out, now->serving->engine->store_status());
+  out.end_object();
   reply_json(call, 200, out.take());
-}
-
-void App::get_cache(Call& call) {
-  const auto now = live_or_refuse(call);
-  if (!now) return;
-  const engine::Status s = now->serving->engine->status();
-  const double rate = s.prefix_queries > 0 ? static_cast<double>(s.prefix_hits) /
-                                                 static_cast<double>(s.prefix_queries)
-                                           : 0.0;
-  JsonWriter out;
-  out.begin_object().key("tiers").begin_array();
-  out.begin_object().field("tier", "ram").field("pages_total", s.pages_total);
-  out.field("pages_in_use", s.pages_in_use).field("pages_cached", s.pages_cached);
-  out.field("page_tokens", kPageTokens).end_object().end_array();
-  out.field("query_tokens", s.prefix_queries).field("hit_tokens", s.prefix_hits);
-  out.field("hit_rate", rate).end_object();
-  reply_json(call, 200, out.take());
-}
-
-void App::reset_prefix_cache(Call& call) {
-  const auto now = live_or_refuse(call);
-  if (!now) return;
-  if (now->serving->engine->reset_prefix_cache()) {
-    reply_json(call, 200, R"({"success":true})");
-    return;
-  }
-  ApiError error = http_error(
-      409, "some cached pages are in use by running requests and stay; try again when they ended"
-  );
-  error.code = "cache_in_use";
-  reply_error(call, error);
 }
 
 }  // namespace artery::server::api

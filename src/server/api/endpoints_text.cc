@@ -153,7 +153,12 @@ void App::begin_generation(
     input.params.sampling.seed = config_.seed ? *config_.seed : system_random().next();
   }
   const GenerationContext context{
-      live->serving, live->metrics, light_, backlog_, static_cast<double>(config_.sse_comment_s)
+      live->serving,
+      live->metrics,
+      light_,
+      backlog_,
+      static_cast<double>(config_.sse_comment_s),
+      config_.cache_ttl
   };
   auto generation = std::make_shared<Generation>(call, context, std::move(input));
   const std::uint64_t number = next_number_++;

@@ -60,7 +60,47 @@ Error draining_error() {
   return {Code::kUnavailable, "the server is shutting down; send it elsewhere", {}};
 }
 
-std::string error_json(const ApiError& error) {
+ErrorShape error_shape_of(std::string_view path) {
+  return path == "/v1/messages" || path.starts_with("/v1/messages/") ? ErrorShape::kAnthropic
+                                                                     : ErrorShape::kOpenAi;
+}
+
+namespace {
+
+// Anthropic's names (its API's page on errors); its clients choose their exception by status.
+std::string_view anthropic_type(const ApiError& error) {
+  switch (error.status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return error.status < 500 || error.status == 501 ? "invalid_request_error" : "api_error";
+  }
+}
+
+std::string anthropic_json(const ApiError& error) {
+  JsonWriter out;
+  out.begin_object().field("type", "error").key("error").begin_object();
+  out.field("type", anthropic_type(error)).field("message", error.message);
+  out.end_object().end_object();
+  return out.take();
+}
+
+}  // namespace
+
+std::string error_json(const ApiError& error, ErrorShape shape) {
+  if (shape == ErrorShape::kAnthropic) return anthropic_json(error);
   JsonWriter out;
   out.begin_object().key("error").begin_object();
   out.field("message", error.message).field("type", error.type);
@@ -70,7 +110,7 @@ std::string error_json(const ApiError& error) {
   return out.take();
 }
 
-http::Response error_response(const ApiError& error) {
+http::Response error_response(const ApiError& error, ErrorShape shape) {
   http::Response response;
   response.status = error.status;
   response.headers.emplace_back("Content-Type", "application/json");
@@ -80,7 +120,7 @@ http::Response error_response(const ApiError& error) {
   // The official clients repeat a request on any 5xx; asking again will not help here.
   if (error.status == 501) response.headers.emplace_back("x-should-retry", "false");
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  response.body = error_json(error);
+  response.body = error_json(error, shape);
   return response;
 }
 

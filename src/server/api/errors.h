@@ -2,6 +2,7 @@
 // The one table from Error codes to HTTP: status, OpenAI's error object, Retry-After. Pure
 // functions, any thread.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,15 @@ struct ApiError {
 // kInternal and the like show `request_id` only, never the message: that goes to the log.
 ApiError to_api_error(const Error& error, std::string_view request_id);
 
-// {"error":{"message","type","param","code"}}
-std::string error_json(const ApiError& error);
-http::Response error_response(const ApiError& error);
+enum class ErrorShape : std::uint8_t {
+  kOpenAi,    // {"error":{"message","type","param","code"}}
+  kAnthropic  // {"type":"error","error":{"type","message"}}
+};
+
+std::string error_json(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
+http::Response error_response(const ApiError& error, ErrorShape shape = ErrorShape::kOpenAi);
+// Of answers on that path (without root_path).
+ErrorShape error_shape_of(std::string_view path);
 
 // The server is on its way out.
 Error draining_error();

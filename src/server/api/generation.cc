@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -12,7 +13,6 @@
 namespace artery::server::api {
 namespace {
 
-constexpr std::string_view kDone = "data: [DONE]\n\n";
 constexpr int kClientClosed = 499;  // for the log only: nobody is there to read it
 
 http::Headers stream_headers(const http::Headers& more) {
@@ -26,12 +26,26 @@ http::Headers stream_headers(const http::Headers& more) {
 }
 
 AnswerHead make_head(const Call& call, const Serving& serving, const GenerationInput& input) {
+  const std::string_view usual = input.is_chat ? "chatcmpl-" : "cmpl-";
   return {
-      (input.is_chat ? "chatcmpl-" : "cmpl-") + call.id,
+      std::string(input.id_prefix.empty() ? usual : input.id_prefix) + call.id,
       call.clock->unix_ms() / 1000,
       input.params.model,
       serving.system_fingerprint
   };
+}
+
+std::unique_ptr<AnswerWriter> make_writer(AnswerHead head, const GenerationInput& input) {
+  if (input.make_writer) return input.make_writer(head);
+  const GenerateParams& params = input.params;
+  const OpenAiWish wish{
+      input.is_chat,
+      params.logprobs >= 0,
+      params.include_usage,
+      params.continuous_usage,
+      params.timings
+  };
+  return make_openai_writer(std::move(head), wish);
 }
 
 // Letters and digits, not guessable: a client may keep calls of many answers in one conversation.
@@ -56,9 +70,6 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
     : call_(std::move(call)), context_(std::move(context)), input_(std::move(input)) {
   const GenerateParams& params = input_.params;
   const bool show_logprobs = params.logprobs >= 0;
-  AnswerHead head = make_head(call_, *context_.serving, input_);
-  format_ = input_.is_chat ? make_chat_format(std::move(head), show_logprobs)
-                           : make_completion_format(std::move(head), show_logprobs);
   const DecodeOptions options{
       params.stops,
       params.include_stop,
@@ -67,6 +78,7 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
       params.logprobs
   };
   const MutexLock lock(mu_);
+  writer_ = make_writer(make_head(call_, *context_.serving, input_), input_);
   streaming_ = params.stream;
   for (const TokenPrompt& prompt : input_.prompts) {
     subs_.emplace_back();
@@ -74,7 +86,6 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
     for (int i = 0; i < params.n; ++i) {
       choices_.push_back(
           {ChoiceDecoder(*context_.serving->tokenizer, options, output_wish(prompt)),
-           {},
            {},
            {},
            {},
@@ -105,6 +116,8 @@ engine::Request Generation::engine_request(const TokenPrompt& prompt) const {
   engine::Request request;
   request.external_id = call_.id;
   request.salt = params.cache_salt;
+  request.guarantee = params.cache_asked.has_value();
+  request.ttl_class = params.cache_asked.value_or(context_.cache_ttl.value_or(params.cache_seen));
   request.priority = params.priority;
   if (call_.holder) {
     request.tenant = call_.holder->key.tenant;
@@ -217,7 +230,7 @@ bool Generation::start(std::function<void()> on_done) {
     on_done_ = std::move(on_done);
     if (streaming_) {
       call_.writer->start_stream(
-          200, stream_headers(call_.headers), {": keep-alive\n\n", context_.sse_comment_s}
+          200, stream_headers(call_.headers), {writer_->heartbeat(), context_.sse_comment_s}
       );
     }
   }
@@ -363,38 +376,19 @@ void Generation::emit(ChoicePart part) {
     if (part.ending) choice.whole.ending = std::move(part.ending);
     return;
   }
-  ChunkExtras more = extras();
-  if (!choice.opened) {
-    choice.opened = true;
-    const std::string opening = format_->opening_chunk(part.index, more);
-    if (!opening.empty()) write_event(opening);
-  }
-  const bool last =
+  const bool is_last =
       part.ending &&
       std::all_of(choices_.begin(), choices_.end(), [](const Choice& c) { return c.ended; });
-  if (last && input_.params.timings && !input_.params.include_usage) more.timings = timings();
-  write_event(format_->chunk(part, more));
+  std::optional<Progress> now;
+  if (is_last || writer_->shows_progress()) now = progress();
+  out_ += writer_->part(part, now ? &*now : nullptr, is_last);
 }
 
-void Generation::write_event(std::string_view json) {
-  out_ += "data: ";
-  out_ += json;
-  out_ += "\n\n";
-}
-
-ChunkExtras Generation::extras() const {
-  ChunkExtras more;
-  if (input_.params.continuous_usage) {
-    more.usage = usage();
-  } else {
-    more.usage_null = input_.params.include_usage;
-  }
-  return more;
-}
+Progress Generation::progress() const { return {usage(), timings()}; }
 
 AnswerUsage Generation::usage() const {
   AnswerUsage total;
-  std::int64_t cached = 0;
+  std::int64_t cached = 0, until = std::numeric_limits<std::int64_t>::max();
   bool known = true;
   const auto n = static_cast<std::size_t>(input_.params.n);
   for (std::size_t i = 0; i < subs_.size(); ++i) {
@@ -405,10 +399,16 @@ AnswerUsage Generation::usage() const {
           return c.finish.has_value();
         });
     known = known && found != begin + static_cast<std::ptrdiff_t>(n);
-    if (known) cached += found->finish->usage.cached_tokens;
+    if (!known) continue;
+    cached += found->finish->usage.cached_tokens;
   }
-  for (const Choice& choice : choices_) total.completion_tokens += choice.decoder.token_count();
-  if (known) total.cached_tokens = cached;
+  for (const Choice& choice : choices_) {
+    total.completion_tokens += choice.decoder.token_count();
+    if (choice.finish) until = std::min(until, choice.finish->usage.guaranteed_until_s);
+  }
+  if (!known) return total;
+  total.cached_tokens = cached;
+  if (input_.params.cache_asked) total.promise = {*input_.params.cache_asked, until};
   return total;
 }
 
@@ -423,6 +423,12 @@ AnswerTimings Generation::timings() const {
     out.parts.prefill_s = std::max(out.parts.prefill_s, one.prefill_s);
     out.parts.decode_s = std::max(out.parts.decode_s, one.decode_s);
   }
+  // One of a prompt's choices says what the prompt found.
+  const auto n = static_cast<std::size_t>(input_.params.n);
+  for (std::size_t i = 0; i < choices_.size(); i += n) {
+    if (choices_[i].finish) out.disk_tokens += choices_[i].finish->usage.disk_tokens;
+  }
+  out.miss = miss();
   const AnswerUsage used = usage();
   out.prompt_tokens_computed = used.prompt_tokens - used.cached_tokens.value_or(0);
   const auto rate = [](std::int64_t tokens, double seconds) {
@@ -436,6 +442,15 @@ AnswerTimings Generation::timings() const {
   }
   out.decode_tokens_per_s = rate(decoded, out.parts.decode_s);
   return out;
+}
+
+engine::MissReason Generation::miss() const {
+  for (const Choice& choice : choices_) {
+    if (choice.finish && choice.finish->usage.miss != engine::MissReason::kNone) {
+      return choice.finish->usage.miss;
+    }
+  }
+  return engine::MissReason::kNone;
 }
 
 std::string_view Generation::finish_name() const {
@@ -459,28 +474,24 @@ void Generation::complete() {
     };
     count(kClientClosed, finish);
     if (streaming_) {
-      call_.writer->write("data: " + error_json(error) + "\n\n");
+      call_.writer->write(writer_->failure(error));
       call_.writer->finish();
     } else {
-      call_.writer->send(error_response(error));
+      call_.writer->send(error_response(error, writer_->error_shape()));
     }
     end(kClientClosed, finish);
     return;
   }
-  const AnswerUsage used = usage();
-  const AnswerTimings measured = timings();
-  const AnswerTimings* shown = input_.params.timings ? &measured : nullptr;
   count(200, finish);
   if (streaming_) {
-    if (input_.params.include_usage) write_event(format_->usage_chunk(used, shown));
-    out_ += kDone;
+    out_ += writer_->end(progress());
     call_.writer->write(out_);
     call_.writer->finish();
   } else {
     std::vector<ChoicePart> parts;
     for (Choice& choice : choices_) parts.push_back(std::move(choice.whole));
     http::Response response{
-        200, {{"Content-Type", "application/json"}}, format_->answer(parts, used, shown)
+        200, {{"Content-Type", "application/json"}}, writer_->whole(parts, progress())
     };
     response.headers.insert(response.headers.end(), call_.headers.begin(), call_.headers.end());
     call_.writer->send(std::move(response));
@@ -496,12 +507,11 @@ void Generation::fail(const Error& error) {
   if (shown.status == 500) log_error("request id={} failed: {}", call_.id, error.message);
   count(shown.status, "error");
   if (streaming_) {
-    write_event(error_json(shown));
-    out_ += kDone;
+    out_ += writer_->failure(shown);
     call_.writer->write(out_);
     call_.writer->finish();
   } else {
-    http::Response response = error_response(shown);
+    http::Response response = error_response(shown, writer_->error_shape());
     response.headers.insert(response.headers.end(), call_.headers.begin(), call_.headers.end());
     call_.writer->send(std::move(response));
   }
@@ -532,14 +542,11 @@ void Generation::end(int status, std::string_view finish) {
 void Generation::log_line(int status, std::string_view finish) {
   const AnswerUsage used = usage();
   const AnswerTimings measured = timings();
-  engine::MissReason miss = engine::MissReason::kNone;
-  for (const Choice& choice : choices_) {
-    if (choice.finish && miss == engine::MissReason::kNone) miss = choice.finish->usage.miss;
-  }
   log_info(
-      "request id={} key={} path={} status={} prompt_tokens={} cached_tokens={} "
+      "request id={} key={} path={} status={} prompt_tokens={} cached_tokens={} disk_tokens={} "
       "generated_tokens={} "
-      "queue_s={:.4f} prefill_s={:.4f} decode_s={:.4f} prefill_tok_s={:.1f} decode_tok_s={:.1f} "
+      "queue_s={:.4f} load_s={:.4f} prefill_s={:.4f} decode_s={:.4f} prefill_tok_s={:.1f} "
+      "decode_tok_s={:.1f} "
       "total_s={:.4f} finish={} miss={}",
       call_.id,
       call_.holder ? call_.holder->key.name : "-",
@@ -547,15 +554,17 @@ void Generation::log_line(int status, std::string_view finish) {
       status,
       used.prompt_tokens,
       used.cached_tokens.value_or(0),
+      measured.disk_tokens,
       used.completion_tokens,
       measured.parts.queue_s,
+      measured.parts.load_s,
       measured.parts.prefill_s,
       measured.parts.decode_s,
       measured.prefill_tokens_per_s,
       measured.decode_tokens_per_s,
       call_.seconds(),
       call_.writer->stalled() ? "stalled" : finish,
-      engine::name(miss)
+      engine::name(measured.miss)
   );
 }
 

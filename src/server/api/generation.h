@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "server/api/answer.h"
+#include "server/api/answer_writer.h"
 #include "server/api/backlog.h"
 #include "server/api/call.h"
 #include "server/api/choice_decoder.h"
@@ -31,15 +32,20 @@ struct GenerationContext {
   std::shared_ptr<Workers> workers;  // shared: events may still come while the server goes
   std::shared_ptr<Backlog> backlog;
   double sse_comment_s = 5;
+  std::optional<kvstore::TtlClass> cache_ttl;  // Config's
 };
 
 struct GenerationInput {
   GenerateParams params;
   std::vector<TokenPrompt> prompts;  // at least one
+  // A chat's output is read for reasoning and calls.
   bool is_chat = false;
   std::shared_ptr<const codec::DeclaredTools> tools;  // null: no calls in the answer
   bool parallel_calls = true;
   bool include_reasoning = true;
+  std::string_view id_prefix;  // of the answer's id; empty: OpenAI's for chats and completions
+  // Makes what writes the answer; null: as OpenAI's Chat Completions or Completions do.
+  std::function<std::unique_ptr<AnswerWriter>(const AnswerHead& head)> make_writer;
 };
 
 class Generation;
@@ -74,7 +80,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   struct Choice {
     ChoiceDecoder decoder;
-    bool opened = false;
     bool cut = false;  // a stop string came and the engine was told
     std::optional<engine::Finish> finish;
     bool ended = false;  // its last part is out
@@ -112,17 +117,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Ending ending_of(const Choice& choice) const;
   AnswerUsage usage() const REQUIRES(mu_);
   AnswerTimings timings() const REQUIRES(mu_);
-  ChunkExtras extras() const REQUIRES(mu_);
+  engine::MissReason miss() const REQUIRES(mu_);
+  Progress progress() const REQUIRES(mu_);
   std::string_view finish_name() const REQUIRES(mu_);
   void log_line(int status, std::string_view finish) REQUIRES(mu_);
-  void write_event(std::string_view json) REQUIRES(mu_);
 
   const Call call_;
   const GenerationContext context_;
   GenerationInput input_;
-  std::unique_ptr<AnswerFormat> format_;
 
   Mutex mu_;
+  std::unique_ptr<AnswerWriter> writer_ GUARDED_BY(mu_);
   std::vector<Sub> subs_ GUARDED_BY(mu_);
   std::vector<Choice> choices_ GUARDED_BY(mu_);
   std::string out_ GUARDED_BY(mu_);  // events of this pump, written together

@@ -3,6 +3,7 @@
 #include <boost/json/parse.hpp>
 #include <utility>
 
+#include "server/api/cache_wish.h"
 #include "server/api/requests.h"
 
 namespace artery::server::api {
@@ -105,6 +106,7 @@ Result<codec::ChatMessage> read_message(const json::value& value, const std::str
   json::object object = value.get_object();
   object["role"] = message.role;
   object["content"] = message.content;
+  object.erase("cache_control");  // a mark for the cache must not change the prompt
   TRY(normalise_tool_calls(object, path));
   // Newer vLLM and some gateways call it "reasoning"; templates know the older name.
   const auto reasoning = TRY(fields.text("reasoning"));
@@ -114,6 +116,13 @@ Result<codec::ChatMessage> read_message(const json::value& value, const std::str
   }
   message.json = to_json(object);
   return message;
+}
+
+// Templates print tools as they are: with its mark for the cache a tool would be another prefix.
+json::array without_cache_marks(const json::array& tools) {
+  json::array out = tools;
+  for (json::value& tool : out) tool.get_object().erase("cache_control");
+  return out;
 }
 
 Result<std::string> read_tools(const Fields& body) {
@@ -136,7 +145,7 @@ Result<std::string> read_tools(const Fields& body) {
   }
   // "none" forbids calls: a model that does not see the tools cannot make one.
   if (TRY(body.text("tool_choice")).value_or("auto") == "none") return std::string();
-  return to_json(*tools);
+  return to_json(without_cache_marks(*tools));
 }
 
 Result<std::string> read_kwargs(const Fields& body) {
@@ -189,6 +198,7 @@ Result<ChatRequest> read_chat(const json::value& value, std::int64_t vocab_size)
   ChatRequest request;
   request.input = TRY(read_chat_input(body));
   request.params = TRY(read_params(body, vocab_size));
+  request.params.cache_seen = observed_class(request.input);
   request.params.logprobs = TRY(read_logprobs(body));
   request.parallel_calls = TRY(body.flag("parallel_tool_calls", true));
   request.include_reasoning = TRY(body.flag("include_reasoning", true));

@@ -4,6 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include "server/api/cache_wish.h"
 #include "server/api/requests.h"
 
 namespace artery::server::api {
@@ -278,6 +279,7 @@ Result<GenerateParams> read_params(const Fields& body, std::int64_t vocab_size) 
   const auto salt = TRY(body.text("cache_salt"));
   if (salt && salt->empty()) return fail_field("cache_salt", "cache_salt must not be empty");
   params.cache_salt = salt.value_or("");
+  params.cache_asked = TRY(read_cache_wish(body));
   const auto priority =
       TRY(body.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max())
       );

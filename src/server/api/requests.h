@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "codec/prompt/chat_template.h"
 #include "engine/engine.h"
+#include "kvstore/types.h"
 #include "server/api/json_reader.h"
 
 namespace artery::server::api {
@@ -41,6 +42,8 @@ struct GenerateParams {
   bool continuous_usage = false;
   bool timings = false;
   std::string cache_salt;
+  std::optional<kvstore::TtlClass> cache_asked;             // cache_ttl, cache_control
+  kvstore::TtlClass cache_seen = kvstore::TtlClass::kHour;  // as the conversation looks
   int priority = 0;
   bool has_priority = false;
 };

@@ -1,0 +1,92 @@
+#include "server/api/converted_input.h"
+
+#include <string>
+#include <utility>
+
+#include "codec/stream/declared_tools.h"
+#include "server/api/cache_wish.h"
+#include "server/api/conversation_input.h"
+#include "server/api/prompts.h"
+
+namespace artery::server::api {
+namespace {
+
+using codec::api::Api;
+using codec::api::ConvertedRequest;
+
+// What the answer must look like can only be asked for where it is enforced.
+Result<> refuse_constraint(const ConvertedRequest& request) {
+  const auto refuse = [](std::string field, std::string_view why) -> Result<> {
+    Error error{Code::kUnsupported, field + ": " + std::string(why), {}};
+    error.field = std::move(field);
+    return tl::unexpected<Error>(std::move(error));
+  };
+  if (request.beyond.named_tool ||
+      request.conversation.tool_choice == codec::api::ToolChoice::kRequired) {
+    return refuse("tool_choice", "calls cannot be forced in this version; use \"auto\"");
+  }
+  const bool is_free = request.conversation.format == codec::api::ResponseFormat::kText;
+  if (is_free) return {};
+  return refuse(
+      request.api == Api::kResponses ? "text.format" : "response_format",
+      "structured output is not supported by this version"
+  );
+}
+
+GenerateParams params_of(const ConvertedRequest& request) {
+  GenerateParams params;
+  params.model = request.model;
+  params.n = request.beyond.n;
+  params.max_tokens = request.inference.max_tokens.value_or(-1);
+  params.stream = request.stream;
+  params.stops = request.parsing.stops;
+  engine::SamplingParams& sampling = params.sampling;
+  sampling.temperature = request.beyond.temperature.value_or(1.0);
+  sampling.top_p = request.beyond.top_p.value_or(1.0);
+  sampling.top_k = request.beyond.top_k.value_or(0);
+  sampling.presence_penalty = request.beyond.presence_penalty;
+  sampling.frequency_penalty = request.beyond.frequency_penalty;
+  if (request.inference.seed) {
+    sampling.seed = static_cast<std::uint64_t>(*request.inference.seed);
+    params.has_seed = true;
+  }
+  if (request.inference.logprobs) params.logprobs = request.inference.top_logprobs.value_or(0);
+  return params;
+}
+
+}  // namespace
+
+codec::api::ConvertOptions serving_options() {
+  codec::api::ConvertOptions options;
+  options.rules = codec::api::Rules::kServing;
+  options.messages_web_search = codec::api::WebSearch::kDrop;
+  return options;
+}
+
+ApiError to_api_error(const codec::api::ConvertError& error) {
+  return {error.status, error.type, "invalid_value", error.param.value_or(""), error.message, 0};
+}
+
+Result<GenerationInput> generation_input(
+    const ConvertedRequest& request, const Serving& serving, const PromptLimits& limits
+) {
+  TRY(refuse_constraint(request));
+  GenerationInput input;
+  input.is_chat = true;
+  input.params = params_of(request);
+  const codec::ChatInput chat = TRY(chat_input(request.conversation));
+  const std::string field = request.api == Api::kResponses ? "input" : "messages";
+  std::size_t bytes = 0;
+  for (const codec::ChatMessage& message : chat.messages) bytes += message.content.size();
+  TRY(check_prompt_bytes(bytes, limits.bytes_max, limits.max_model_len, field));
+  input.prompts.push_back(TRY(chat_prompt(serving, chat, true)));
+  if (!chat.tools_json.empty()) input.tools = codec::read_declared_tools(chat.tools_json);
+  input.parallel_calls = request.beyond.parallel_calls;
+  input.params.cache_seen = observed_class(chat);
+  if (request.beyond.cache_control_s) {
+    input.params.cache_asked = kvstore::ttl_class_for(*request.beyond.cache_control_s);
+  }
+  return input;
+}
+
+}  // namespace artery::server::api
