@@ -12,6 +12,7 @@ namespace artery::bench {
 Result<KvMemory> KvMemory::make(const model::KvLayout& layout, std::int64_t pages) {
   KvMemory memory;
   for (const model::KvGroup& group : layout.groups) {
+    memory.kinds_.push_back(group.kind);
     const auto bytes = static_cast<std::size_t>(group.geometry.page_bytes() * pages);
     if (bytes == 0) {  // no layer of this kind: Mistral has a window in all of them
       memory.groups_.push_back({nullptr, group.geometry});
@@ -34,6 +35,7 @@ Result<KvMemory> KvMemory::make(const model::KvLayout& layout, std::int64_t page
 
 KvMemory::KvMemory(KvMemory&& other) noexcept
     : groups_(std::exchange(other.groups_, {})),
+      kinds_(std::move(other.kinds_)),
       group_bytes_(std::exchange(other.group_bytes_, {})),
       references_(std::move(other.references_)),
       free_(std::move(other.free_)) {}
@@ -59,6 +61,29 @@ void KvMemory::release(PageId page) {
   if (--count == 0) free_.push_back(page);
 }
 
+namespace {
+
+using PagesOf = std::span<const PageId> (*)(const Slice&);
+
+// [slices, pages_max] of the pages that `of` names.
+std::vector<PageId> table_of(std::span<const Slice> slices, std::size_t pages_max, PagesOf of) {
+  std::vector<PageId> table(slices.size() * pages_max, kNoPage);
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    const std::span<const PageId> pages = of(slices[s]);
+    std::copy(
+        pages.begin(), pages.end(), table.begin() + static_cast<std::ptrdiff_t>(s * pages_max)
+    );
+  }
+  return table;
+}
+
+std::span<const PageId> global_pages(const Slice& slice) { return slice.pages; }
+std::span<const PageId> window_pages(const Slice& slice) {
+  return slice.window_pages.empty() ? slice.pages : slice.window_pages;
+}
+
+}  // namespace
+
 void run_forward(
     model::Model& model,
     const KvMemory& memory,
@@ -69,6 +94,8 @@ void run_forward(
   std::vector<Position> positions;
   std::vector<std::int32_t> offsets = {0};
   std::vector<std::int32_t> rows;
+  std::vector<Position> window_first;
+  std::vector<Position> write_from;
   std::size_t pages_max = 1;
   for (const Slice& slice : slices) {
     const auto begin = static_cast<std::int32_t>(tokens.size());
@@ -77,18 +104,23 @@ void run_forward(
       positions.push_back(slice.first + static_cast<Position>(i));
     for (const std::int32_t row : slice.logit_rows) rows.push_back(begin + row);
     offsets.push_back(static_cast<std::int32_t>(tokens.size()));
-    pages_max = std::max(pages_max, slice.pages.size());
+    window_first.push_back(slice.window_first);
+    write_from.push_back(slice.write_from);
+    pages_max = std::max({pages_max, slice.pages.size(), slice.window_pages.size()});
   }
-  std::vector<PageId> table(slices.size() * pages_max, kNoPage);
-  for (std::size_t s = 0; s < slices.size(); ++s)
-    std::copy(
-        slices[s].pages.begin(),
-        slices[s].pages.end(),
-        table.begin() + static_cast<std::ptrdiff_t>(s * pages_max)
-    );
-  const std::vector<model::PageTable> tables(
-      memory.groups().size(), {table, static_cast<std::int64_t>(pages_max)}
-  );
+  const std::vector<PageId> global = table_of(slices, pages_max, global_pages);
+  const std::vector<PageId> window = table_of(slices, pages_max, window_pages);
+  std::vector<model::PageTable> tables;
+  for (std::size_t group = 0; group < memory.groups().size(); ++group) {
+    model::PageTable table{global, static_cast<std::int64_t>(pages_max)};
+    if (memory.kind(group) == model::KvKind::kWindow) {
+      table.pages = window;
+      table.first = window_first;
+    } else {
+      table.write_from = write_from;
+    }
+    tables.push_back(table);
+  }
   logits.resize(rows.size() * static_cast<std::size_t>(model.info().vocab_size));
   model::ForwardBatch batch;
   batch.tokens = tokens;

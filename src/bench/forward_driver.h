@@ -33,10 +33,12 @@ class KvMemory {
   int references(PageId page) const { return references_[static_cast<std::size_t>(page)]; }
 
   std::span<const tensor::KvPages> groups() const { return groups_; }
+  model::KvKind kind(std::size_t group) const { return kinds_[group]; }
 
  private:
   KvMemory() = default;
   std::vector<tensor::KvPages> groups_;
+  std::vector<model::KvKind> kinds_;
   std::vector<std::size_t> group_bytes_;
   std::vector<int> references_;
   std::vector<PageId> free_;  // last one first
@@ -48,6 +50,12 @@ struct Slice {
   Position first = 0;                    // position of tokens[0]
   std::span<const PageId> pages;         // page of positions 16 p .. 16 p + 15
   std::vector<std::int32_t> logit_rows;  // indices into `tokens`, ascending
+  // After a hit whose windows are gone (sliding-window layers): pages of the window groups, by the
+  // same positions (empty: `pages`); entries of positions before window_first are gone; rows before
+  // write_from leave the entries of global groups as they are.
+  std::span<const PageId> window_pages = {};
+  Position window_first = 0;
+  Position write_from = 0;
 };
 
 // One forward call over all slices; logits [sum of logit_rows, vocab_size] in the order of the

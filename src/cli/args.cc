@@ -78,6 +78,18 @@ void add_verb(CLI::App& app, const Verb& verb, Slots& slots) {
   ));
 }
 
+// Without CLI11's note on a flag that turns another off, "--no-kv-store{false}".
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    constexpr std::string_view kNote = "{false}";
+    for (std::size_t at = 0; (at = name.find(kNote, at)) != std::string::npos;)
+      name.erase(at, kNote.size());
+    return name;
+  }
+};
+
 // "bench model" becomes `model` below `bench`, which is made at first sight.
 CLI::App* find_or_add(CLI::App& root, const Verb& verb) {
   const std::string name(verb.name);
@@ -88,9 +100,19 @@ CLI::App* find_or_add(CLI::App& root, const Verb& verb) {
   for (CLI::App* app : root.get_subcommands([](CLI::App*) { return true; }))
     if (app->get_name() == parent_name) parent = app;
   if (parent == nullptr) {
-    parent = root.add_subcommand(parent_name, "measurements");
+    const bool is_store = parent_name == "kv";
+    parent = root.add_subcommand(
+        parent_name,
+        is_store                    ? "care of a KV store's folder"
+        : parent_name == "bench"    ? "measurements"
+        : parent_name == "simulate" ? "recorded workloads under a virtual clock"
+                                    : ""
+    );
     parent->require_subcommand(1);
+    parent->footer(fmt::format("Each explains itself: `artery {} --help`.\n\nExample:", verb.name));
   }
+  const std::string_view example = verb.example.substr(0, verb.example.find('\n'));
+  parent->footer(fmt::format("{}\n  {}", parent->get_footer(), example));
   return parent->add_subcommand(name.substr(space + 1), std::string(verb.summary));
 }
 
@@ -115,6 +137,16 @@ std::string what_was_wrong(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
+// The verb that was typed below `at` and is none; empty: something else is wrong.
+std::string unknown_verb(const CLI::App& root, const CLI::App& at) {
+  const auto below = at.get_subcommands([](const CLI::App*) { return true; });
+  const std::vector<std::string> words = root.remaining(true);
+  if (below.empty() || words.empty() || words.front().starts_with('-')) return {};
+  std::string text = fmt::format("unknown: {}; there are:", words.front());
+  for (const CLI::App* app : below) text += " " + app->get_name();
+  return text;
+}
+
 Parsed failed(CLI::App& app, const CLI::ParseError& error) {
   Parsed out;
   if (error.get_exit_code() == 0) {  // help
@@ -127,8 +159,9 @@ Parsed failed(CLI::App& app, const CLI::ParseError& error) {
     at = at->get_subcommands().front();
     path += " " + at->get_name();
   }
-  std::cerr << "artery: error: " << what_was_wrong(app, error) << "\nSee `" << path
-            << " --help`.\n";
+  const std::string unknown = unknown_verb(app, *at);
+  const std::string wrong = unknown.empty() ? what_was_wrong(app, error) : unknown;
+  std::cerr << "artery: error: " << wrong << "\nSee `" << path << " --help`.\n";
   out.exit_code = kUsageError;
   return out;
 }
@@ -141,6 +174,8 @@ Parsed parse_args(const std::vector<Verb>& verbs, int argc, const char* const* a
       "else runs.",
       "artery"
   );
+  root.formatter(std::make_shared<HelpText>());
+  root.require_subcommand(0, 1);  // after one, a word such as "kv" is a file's name, not a verb
   Slots root_slots;
   root.add_flag("--version", root_slots.version, "print version, commit, compiler, ISA, numerics");
   root.footer("Each verb explains itself: `artery serve --help`.");

@@ -81,13 +81,19 @@ Result<std::unique_ptr<EvalRunner>> EvalRunner::make(
   const model::KvLayout layout = model.kv_layout();
   const auto context = static_cast<std::size_t>(model.info().context_length);
   auto pages = static_cast<std::int64_t>(pages_for(context)) * settings.batch;
+  if (settings.windows_gone) pages *= 2;  // of the window groups, apart; touched where used
   if (settings.cache) pages += cache_bytes / (layout.bytes_per_token() * kPageTokens);
   bench::KvMemory memory = TRY(bench::KvMemory::make(layout, pages));
   return std::unique_ptr<EvalRunner>(new EvalRunner(model, settings, std::move(memory)));
 }
 
 EvalRunner::EvalRunner(model::Model& model, EvalSettings settings, bench::KvMemory memory)
-    : model_(model), settings_(settings), memory_(std::move(memory)) {
+    : model_(model),
+      settings_(settings),
+      shape_(engine::WindowShape::of(model.kv_layout())),
+      memory_(std::move(memory)) {
+  if (settings.swa_replay >= 0 && settings.swa_replay < shape_.reach)
+    shape_.replay = settings.swa_replay;
   if (settings.cache) cache_.emplace(memory_);
 }
 
@@ -135,12 +141,27 @@ Result<> EvalRunner::start(std::int64_t ticket, EvalCase wanted) {
 
 // Every wanted row must be computed, and so must the last one, whose logits continue the text.
 void EvalRunner::start_from_cache(Lane& lane) {
-  if (!cache_) return;
+  if (!cache_ && settings_.store == nullptr) return;
   std::size_t needed = lane.stop - 1;
   if (!lane.rows.empty())
     needed = std::min(needed, static_cast<std::size_t>(lane.rows.front().first));
-  lane.pages = cache_->match(lane.tokens, needed / kPageTokens);
-  lane.done = lane.pages.size() * kPageTokens;
+  lane.pages = cache_ ? cache_->match(lane.tokens, needed / kPageTokens)
+                      : settings_.store->load(lane.tokens, needed / kPageTokens, memory_, [this] {
+                          return take_page();
+                        });
+  begin_at_hit(lane);
+}
+
+// The lane goes on behind its pages, which others may read too.
+void EvalRunner::begin_at_hit(Lane& lane) {
+  lane.ready = lane.done = lane.pages.size() * kPageTokens;
+  if (settings_.windows_gone && shape_ && lane.ready > 0) {
+    lane.done =
+        static_cast<std::size_t>(shape_.rebuild_from(static_cast<std::int64_t>(lane.ready)));
+    lane.apart = true;
+    lane.window_first = lane.done;
+    lane.window_pages.assign(lane.done / kPageTokens, kNoPage);
+  }
   lane.result.cached_tokens = static_cast<std::int64_t>(lane.done);
 }
 
@@ -161,16 +182,23 @@ bench::Slice EvalRunner::next_slice(Lane& lane) {
   const std::size_t count =
       lane.done < prompt ? std::min(static_cast<std::size_t>(settings_.chunk), prompt - lane.done)
                          : 1;
-  while (lane.pages.size() < pages_for(lane.done + count)) lane.pages.push_back(take_page());
+  const std::size_t pages = pages_for(lane.done + count);
+  while (lane.pages.size() < pages) lane.pages.push_back(take_page());
+  while (lane.apart && lane.window_pages.size() < pages) lane.window_pages.push_back(take_page());
   bench::Slice slice;
   slice.tokens = std::span(lane.tokens).subspan(lane.done, count);
   slice.first = static_cast<Position>(lane.done);
   slice.pages = lane.pages;
+  slice.window_pages = lane.window_pages;
+  slice.window_first = static_cast<Position>(lane.window_first);
+  slice.write_from = static_cast<Position>(lane.ready);
   for (std::size_t i = 0; i < count; ++i) {
     const auto position = static_cast<std::int64_t>(lane.done + i);
     const auto it =
         std::lower_bound(lane.rows.begin(), lane.rows.end(), std::pair(position, std::size_t{0}));
-    const bool wanted = it != lane.rows.end() && it->first == position;
+    // Rows that only rebuild windows are not exact; these positions had their row before the hit.
+    const bool real = lane.done + i >= lane.ready;
+    const bool wanted = real && it != lane.rows.end() && it->first == position;
     if (wanted || continues_after(lane, lane.done + i))
       slice.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
@@ -205,6 +233,14 @@ void EvalRunner::take_logits(Lane& lane, const bench::Slice& slice, std::span<co
   lane.done = end;
 }
 
+void EvalRunner::release_windows(Lane& lane) {
+  for (const PageId page : lane.window_pages)
+    if (page != kNoPage) memory_.release(page);
+  lane.window_pages.clear();
+  lane.apart = false;
+  lane.window_first = 0;
+}
+
 // Phase two of a hit: only the whole pages of phase one stay, read-only from here on, and the rest
 // is computed again on pages of its own. At least one token is left to compute.
 void EvalRunner::restart_from_hit(Lane& lane) {
@@ -212,8 +248,8 @@ void EvalRunner::restart_from_hit(Lane& lane) {
   const std::size_t kept = std::min(lane.stop / kPageTokens, most);
   for (std::size_t i = kept; i < lane.pages.size(); ++i) memory_.release(lane.pages[i]);
   lane.pages.resize(kept);
-  lane.done = kept * kPageTokens;
-  lane.result.cached_tokens = static_cast<std::int64_t>(lane.done);
+  release_windows(lane);
+  begin_at_hit(lane);
   lane.wanted.hit = 0;
   lane.stop = lane.tokens.size();
 }
@@ -224,7 +260,12 @@ bool EvalRunner::finished(const Lane& lane) const {
 
 void EvalRunner::finish(Lane& lane) {
   if (cache_) cache_->insert(std::span(lane.tokens).first(lane.done), lane.pages);
+  if (settings_.store != nullptr)
+    settings_.store->save(
+        std::span(lane.tokens).first(lane.done), lane.wanted.prompt_count, lane.pages, memory_
+    );
   for (const PageId page : lane.pages) memory_.release(page);
+  release_windows(lane);
 }
 
 std::vector<std::pair<std::int64_t, EvalResult>> EvalRunner::step() {

@@ -13,6 +13,8 @@
 #include "base/chain_key.h"
 #include "base/result.h"
 #include "bench/forward_driver.h"
+#include "cli/eval_store.h"
+#include "engine/window_shape.h"
 #include "model/model.h"
 
 namespace artery::cli {
@@ -21,6 +23,13 @@ struct EvalSettings {
   int batch = 1;       // sequences run together
   int chunk = 512;     // most prompt tokens of one sequence in a step
   bool cache = false;  // keep pages of finished sequences and start later ones from them
+  // Sliding-window layers: a hit finds the entries of global groups only, and rows before it run
+  // again: as many as make it exact, or with `swa_replay` >= 0 so many, which changes bits.
+  bool windows_gone = false;
+  int swa_replay = -1;
+  // Where prefixes come from and go to instead of `cache`; outlives the runner. Null: nowhere. Of
+  // sliding-window layers nothing is there: with windows_gone only.
+  EvalStore* store = nullptr;
 };
 
 struct EvalCase {
@@ -35,7 +44,7 @@ struct EvalResult {
   std::vector<float> logits;  // [rows, vocab_size], in the order of EvalCase::rows
   std::vector<TokenId> greedy_tokens;
   std::vector<double> margins;     // best minus second logit of each greedy step
-  std::int64_t cached_tokens = 0;  // taken from shared pages
+  std::int64_t cached_tokens = 0;  // whose rows were not run, thanks to shared pages
 };
 
 // Whole pages of finished sequences by chain key, oldest dropped first.
@@ -80,6 +89,11 @@ class EvalRunner {
     std::size_t done = 0;         // positions computed
     std::size_t stop = 0;         // phase one of a hit ends here; tokens.size() else
     std::vector<PageId> pages;
+    // Where windows were gone: pages of the window groups from `window_first` on, and up to where
+    // `pages` came with the hit.
+    std::vector<PageId> window_pages;
+    bool apart = false;
+    std::size_t window_first = 0, ready = 0;
     std::vector<std::pair<std::int64_t, std::size_t>> rows;  // (position, output row), ascending
     EvalResult result;
   };
@@ -90,6 +104,8 @@ class EvalRunner {
   void take_logits(Lane& lane, const bench::Slice& slice, std::span<const float> logits);
   void add_greedy(Lane& lane, std::span<const float> logits);
   void restart_from_hit(Lane& lane);
+  void begin_at_hit(Lane& lane);
+  void release_windows(Lane& lane);
   static bool continues_after(const Lane& lane, std::size_t position);
   bool finished(const Lane& lane) const;
   void finish(Lane& lane);
@@ -97,6 +113,7 @@ class EvalRunner {
 
   model::Model& model_;
   EvalSettings settings_;
+  engine::WindowShape shape_;
   bench::KvMemory memory_;
   std::optional<EvalPageCache> cache_;  // uses memory_
   std::vector<Lane> lanes_;

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "base/file_system.h"
 #include "base/log.h"
+#include "cli/options.h"
 
 namespace artery::cli {
 namespace {
@@ -43,6 +46,7 @@ class Entry {
     out.max_concurrent = static_cast<int>(TRY(integer("max_concurrent", 0, 1'000'000)));
     out.requests_per_minute = static_cast<int>(TRY(integer("requests_per_minute", 0, 100'000'000)));
     out.tokens_per_minute = TRY(integer("tokens_per_minute", 0, 1'000'000'000'000));
+    out.kv_quota_bytes = TRY(size("kv_quota"));
     constexpr int kMost = 1'000'000;
     out.priority = static_cast<int>(TRY(integer("priority", -kMost, kMost)));
     const toml::node* admin = table_->get("admin");
@@ -65,7 +69,7 @@ class Entry {
   Result<> check_names() const {
     static constexpr std::string_view kFields =
         " key key_sha256 name tenant max_concurrent requests_per_minute tokens_per_minute priority "
-        "admin ";
+        "kv_quota admin ";
     for (const auto& [name, node] : *table_) {
       if (kFields.find(" " + std::string(name.str()) + " ") == std::string_view::npos) {
         return fail(
@@ -95,6 +99,19 @@ class Entry {
     return value;
   }
 
+  // A whole number of bytes, or a text such as "20G".
+  Result<std::int64_t> size(std::string_view name) const {
+    const toml::node* node = table_->get(name);
+    std::optional<std::int64_t> bytes;
+    if (node == nullptr) return std::int64_t{0};
+    if (node->is_integer()) bytes = node->as_integer()->get();
+    if (node->is_string()) bytes = parse_bytes(node->as_string()->get());
+    if (bytes && *bytes > 0) return *bytes;
+    return fail(
+        Code::kBadFile, "{}: {} must be a size above 0, such as \"20G\" or 512000000", where_, name
+    );
+  }
+
   Result<Digest> digest() const {
     const std::string key = TRY(text("key"));
     const std::string hashed = TRY(text("key_sha256"));
@@ -118,17 +135,8 @@ class Entry {
 
   Result<Digest> digest_of(const std::string& digits) const {
     Digest out{};
-    const auto nibble = [](char c) {
-      const std::size_t at = std::string_view("0123456789abcdef").find(static_cast<char>(c | 0x20));
-      return c >= '0' && at != std::string_view::npos ? static_cast<int>(at) : -1;
-    };
-    bool fine = digits.size() == 2 * out.size();
-    for (std::size_t i = 0; fine && i < out.size(); ++i) {
-      const int high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
-      fine = high >= 0 && low >= 0;
-      if (fine) out[i] = static_cast<std::uint8_t>(high * 16 + low);
-    }
-    if (!fine) return fail(Code::kBadFile, "{}: key_sha256 must be 64 hex digits", where_);
+    if (!parse_hex(digits, out))
+      return fail(Code::kBadFile, "{}: key_sha256 must be 64 hex digits", where_);
     return out;
   }
 
@@ -147,14 +155,36 @@ Result<toml::table> parse_toml(const std::string& source, const std::string& pat
   }
 }
 
-void warn_of_readers(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
-    log_warn("--api-keys {}: others on this machine can read it; chmod 600 {}", path, path);
+// A quota is the tenant's: two keys of one tenant may not tell two.
+Result<> check_quotas(const std::string& path, const std::vector<server::ApiKey>& keys) {
+  std::map<std::string_view, const server::ApiKey*> first;
+  for (const server::ApiKey& key : keys) {
+    if (key.kv_quota_bytes == 0) continue;
+    const server::ApiKey& other = *first.try_emplace(key.tenant, &key).first->second;
+    if (other.kv_quota_bytes == key.kv_quota_bytes) continue;
+    return fail(
+        Code::kBadFile,
+        "--api-keys {}: {} and {} give their tenant {} two values of kv_quota, {} and {} bytes; it "
+        "holds for the tenant, so give one",
+        path,
+        other.name,
+        key.name,
+        key.tenant,
+        other.kv_quota_bytes,
+        key.kv_quota_bytes
+    );
   }
+  return {};
 }
 
 }  // namespace
+
+void warn_of_readers(std::string_view flag, const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
+    log_warn("{} {}: others on this machine can read it; chmod 600 {}", flag, path, path);
+  }
+}
 
 Result<std::vector<server::ApiKey>> read_key_file(const std::string& path) {
   const auto source = system_file_system().read(path, kKeyFileBytesMax);
@@ -194,7 +224,8 @@ Result<std::vector<server::ApiKey>> read_key_file(const std::string& path) {
     }
     keys.push_back(std::move(key));
   }
-  warn_of_readers(path);
+  TRY(check_quotas(path, keys));
+  warn_of_readers("--api-keys", path);
   return keys;
 }
 

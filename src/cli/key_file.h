@@ -2,6 +2,7 @@
 // Reads the --api-keys file. Main thread.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -14,5 +15,8 @@ namespace artery::cli {
 // file, entry and reason: unreadable, no TOML, no key at all, an unknown or wrong field, a name or
 // key twice. Warns when others than the owner can read the file.
 Result<std::vector<server::ApiKey>> read_key_file(const std::string& path);
+
+// A line in the log when others than the owner can read a file of secrets. `flag` names it.
+void warn_of_readers(std::string_view flag, const std::string& path);
 
 }  // namespace artery::cli

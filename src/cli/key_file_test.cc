@@ -46,6 +46,34 @@ TEST(KeyFile, ReadsEveryField) {
   EXPECT_EQ(bob.tokens_per_minute, 100000);
   EXPECT_EQ(bob.priority, -3);
   EXPECT_TRUE(bob.admin);
+  EXPECT_EQ(bob.kv_quota_bytes, 0);
+}
+
+TEST(KeyFile, TheQuotaIsTheTenants) {
+  const auto key = [](const std::string& name, const std::string& more) {
+    return "[[key]]\nname = \"" + name + "\"\ntenant = \"team\"\nkey = \"secret-of-" + name +
+           "\"\n" + more;
+  };
+  const auto keys = read_text(
+      key("ann", "kv_quota = \"1.5G\"\n") + key("ben", "") +
+      key("cem", "kv_quota = 1_610_612_736\n")
+  );
+  ASSERT_TRUE(keys) << keys.error().message;
+  EXPECT_EQ((*keys)[0].kv_quota_bytes, 1'610'612'736);
+  EXPECT_EQ((*keys)[1].kv_quota_bytes, 0);
+  EXPECT_EQ((*keys)[2].kv_quota_bytes, 1'610'612'736);
+
+  const auto two = read_text(key("ann", "kv_quota = \"1G\"\n") + key("ben", "kv_quota = \"2G\"\n"));
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error().code, Code::kBadFile);
+  for (const char* word : {"ann", "ben", "team", "kv_quota"})
+    EXPECT_NE(two.error().message.find(word), std::string::npos) << two.error().message;
+
+  for (const char* bad : {"0", "-5", "\"\"", "\"5X\"", "\"-1G\"", "true", "1.5", "\"0\""}) {
+    const auto refused = read_text(key("ann", std::string("kv_quota = ") + bad + "\n"));
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_NE(refused.error().message.find("kv_quota"), std::string::npos);
+  }
 }
 
 TEST(KeyFile, RefusesWhatItCannotUse) {

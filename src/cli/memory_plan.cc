@@ -53,6 +53,16 @@ class Sizes {
     return engine::window_pages_running(shape, sequences, wish_.batch, context) *
            engine::KvPool::page_bytes(needs_.kv, model::KvKind::kWindow);
   }
+  // Of windows kept beside those of so many running sequences.
+  std::int64_t saved_window_bytes(std::int64_t context, std::int64_t sequences) const {
+    const auto shape = engine::WindowShape::of(needs_.kv);
+    if (!shape || sequences == 0) return 0;
+    const std::int64_t running =
+        engine::window_pages_running(shape, sequences, wish_.batch, context);
+    const std::int64_t pages = kContexts * whole_pages(context) / kPageTokens;
+    return engine::window_pages_saved(shape, running, page_bytes() > 0 ? pages : kUnknown) *
+           engine::KvPool::page_bytes(needs_.kv, model::KvKind::kWindow);
+  }
   std::int64_t kv(std::int64_t context, std::int64_t sequences) const {
     return sequences * whole_pages(context) / kPageTokens * page_bytes() +
            window_bytes(context, sequences);
@@ -75,7 +85,7 @@ class Sizes {
   }
   // What does not depend on context and pool.
   std::int64_t fixed() const {
-    return needs_.resident_weight_bytes + activations(0) + logits() + engine(0);
+    return needs_.resident_weight_bytes + activations(0) + logits() + engine(0) + wish_.store_bytes;
   }
   // All that `sequences` of this context add to that.
   std::int64_t growing(std::int64_t context, std::int64_t sequences) const {
@@ -116,12 +126,17 @@ tl::unexpected<Error> too_large(
         text_of(usable)
     );
   const std::string shares = fmt::format(
-      "{} can be used; weights take {}, a step of {} rows and {} sequences {}, {} are left free",
+      "{} can be used; weights take {}, a step of {} rows and {} sequences {}{}, {} are left free",
       text_of(usable),
       text_of(plan.weight_bytes),
       plan.batch,
       plan.sequences,
-      text_of(sizes.fixed() - plan.weight_bytes),
+      text_of(sizes.fixed() - plan.weight_bytes - plan.store_bytes),
+      plan.store_bytes == 0
+          ? std::string()
+          : fmt::format(
+                ", the KV store {} (--kv-dir none does without)", text_of(plan.store_bytes)
+            ),
       text_of(plan.headroom_bytes)
   );
   if (fitting < kPageTokens)
@@ -183,8 +198,9 @@ std::int64_t pool_of(
 ) {
   const std::int64_t one = sizes.kv(context, 1);
   const std::int64_t windows = sizes.window_bytes(context, wish.sequences);
-  const std::int64_t plenty =
-      sizes.kv(context, kContexts) - sizes.window_bytes(context, kContexts) + windows + windows / 4;
+  const std::int64_t plenty = sizes.kv(context, kContexts) -
+                              sizes.window_bytes(context, kContexts) + windows +
+                              sizes.saved_window_bytes(context, wish.sequences);
   return std::max(one, std::min(plenty, budget / kPoolShare));
 }
 
@@ -205,7 +221,7 @@ void add_fits(const Sizes& sizes, std::int64_t budget, std::int64_t fixed, Memor
 
 std::int64_t MemoryPlan::total_bytes() const {
   return weight_bytes + table_bytes + pool_bytes + activation_bytes + logit_bytes + process_bytes +
-         engine_bytes;
+         engine_bytes + store_bytes;
 }
 
 std::string MemoryPlan::text() const {
@@ -236,6 +252,7 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, const PlanWish& wish) {
       sizes.window_bytes(wish.model_context, 2) - sizes.window_bytes(wish.model_context, 1);
   plan.process_bytes = wish.process_bytes;
   plan.load_bytes = needs.load_bytes;
+  plan.store_bytes = wish.store_bytes;
   plan.limit_bytes = usable + wish.process_bytes;
   plan.headroom_bytes = std::max(kHeadroomMin, usable / kHeadroomShare);
   plan.sequences = wish.sequences;

@@ -19,6 +19,7 @@ struct PlanWish {
   int sequences = 64;                 // --max-num-seqs
   int batch = 512;                    // --max-num-batched-tokens
   int threads = 1;
+  std::int64_t store_bytes = 0;    // of the KV store: buffers and index
   std::int64_t process_bytes = 0;  // held already: the program, metadata, tokenizer
   std::int64_t usable_bytes = 0;   // on top of that; -1: unknown
 };
@@ -36,6 +37,7 @@ struct MemoryPlan {
   std::int64_t activation_bytes = 0;           // of a step with all its rows, logits apart
   std::int64_t logit_bytes = 0;
   std::int64_t process_bytes = 0;
+  std::int64_t store_bytes = 0;     // buffers and index of the KV store
   std::int64_t engine_bytes = 0;    // its lists, connections, stacks
   std::int64_t load_bytes = 0;      // transient, gone before the pool is made
   std::int64_t headroom_bytes = 0;  // left to the machine

@@ -209,5 +209,31 @@ TEST(AnonymousBytes, GrowsWithMemoryThatIsTouched) {
   EXPECT_GE(grown, 60 * kMiB) << touched.back();
 }
 
+TEST(MemoryPlan, TheStoreTakesItsShare) {
+  const auto without = plan_memory(needs(), wish());
+  PlanWish with_store = wish();
+  with_store.store_bytes = 64 * kMiB;
+  const auto with = plan_memory(needs(), with_store);
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(with->store_bytes, 64 * kMiB);
+  EXPECT_EQ(
+      with->total_bytes() - with->pool_bytes,
+      without->total_bytes() - without->pool_bytes + 64 * kMiB
+  );
+  const auto says_store = [](const MemoryPlan& plan) {
+    for (const std::string& line : plan_lines(plan))
+      if (line.find("KV store") != std::string::npos) return true;
+    return false;
+  };
+  EXPECT_TRUE(says_store(*with));
+  EXPECT_FALSE(says_store(*without));
+  with_store.usable_bytes = 330 * kMiB;
+  with_store.context_asked = 8192;
+  const auto refused = plan_memory(needs(), with_store);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("--kv-dir none"), std::string::npos)
+      << refused.error().message;
+}
+
 }  // namespace
 }  // namespace artery::cli

@@ -43,6 +43,8 @@ std::optional<std::int64_t> parse_integer(const std::string& text) {
   return value;
 }
 
+}  // namespace
+
 std::optional<std::int64_t> parse_bytes(std::string text) {
   std::int64_t unit = 1;
   const std::string_view units = "KMGT";
@@ -59,6 +61,8 @@ std::optional<std::int64_t> parse_bytes(std::string text) {
   if (!value || *value < 0 || *value * static_cast<double>(unit) > kIntegerMax) return std::nullopt;
   return static_cast<std::int64_t>(*value * static_cast<double>(unit));
 }
+
+namespace {
 
 std::string range_text(const Flag& flag) {
   const bool low = flag.min > std::numeric_limits<double>::lowest();

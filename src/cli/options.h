@@ -4,6 +4,7 @@
 // have is a bug. Immutable, any thread.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,9 @@ class Options {
   const Verb* verb_ = nullptr;
   std::map<std::string, Value, std::less<>> values_;
 };
+
+// "512", "64M", "2GiB": powers of 1024; nullopt: no such text, or negative.
+std::optional<std::int64_t> parse_bytes(std::string text);
 
 // "a,b" -> {"a", "b"}; empty text gives an empty list.
 std::vector<std::string> split_commas(std::string_view text);

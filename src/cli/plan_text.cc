@@ -49,6 +49,8 @@ std::vector<std::string> plan_lines(const MemoryPlan& plan) {
       line("logits", plan.logit_bytes, fmt::format("of {} sequences and prompts", plan.sequences))
   );
   lines.push_back(line("tables", plan.table_bytes, "of the context's positions"));
+  if (plan.store_bytes > 0)
+    lines.push_back(line("KV store", plan.store_bytes, "buffers and index (--kv-dir)"));
   lines.push_back(line("program", plan.process_bytes + plan.engine_bytes, "tokenizer, engine"));
   if (plan.load_bytes > 0)
     lines.push_back(line("loading", plan.load_bytes, "while weights are packed, not added"));
@@ -90,6 +92,7 @@ json::object plan_json(const MemoryPlan& plan) {
       {"activation_bytes", plan.activation_bytes},
       {"logit_bytes", plan.logit_bytes},
       {"table_bytes", plan.table_bytes},
+      {"kv_store_bytes", plan.store_bytes},
       {"program_bytes", plan.process_bytes},
       {"engine_bytes", plan.engine_bytes},
       {"load_bytes", plan.load_bytes},

@@ -86,6 +86,29 @@ Result<model::MemoryNeeds> model_needs(const model::ModelFile& file, const PlanF
   );
 }
 
+namespace {
+
+std::int64_t store_bytes(kvstore::StoreConfig store, const model::KvLayout& layout) {
+  if (store.folder.empty()) return 0;
+  choose_sizes(store);
+  return kv_memory_bytes(store, layout);
+}
+
+// Before the weights are read: a folder that cannot be used says so at once.
+Result<> open_store(ServingWish& wish, const model::KvLayout& layout, LoadedModel& loaded) {
+  wish.engine.windows_in_store = wish.kv.windows_in_store;
+  wish.engine.window_ttl_s = wish.kv.window_ttl_s;
+  wish.engine.swa_replay = wish.kv.swa_replay;
+  if (!wish.kv.on()) return {};
+  loaded.store = TRY(open_kv_store(wish.kv, layout, system_file_system(), system_clock()));
+  if (loaded.store == nullptr) return {};
+  wish.engine.store = loaded.store;
+  wish.engine.cache_secret = loaded.store->secret();
+  return {};
+}
+
+}  // namespace
+
 Result<MemoryPlan> make_plan(
     const model::ModelFile& file, const model::ModelInfo& info, const PlanFlags& flags
 ) {
@@ -99,6 +122,7 @@ Result<MemoryPlan> make_plan(
           .sequences = flags.max_num_seqs,
           .batch = flags.max_num_batched_tokens,
           .threads = flags.threads,
+          .store_bytes = store_bytes(flags.store, needs.kv),
           .process_bytes = anonymous_bytes(),
           .usable_bytes = memory_limit().available(),
       }
@@ -182,19 +206,24 @@ Result<LoadedModel> load_serving(
   }
   phases.done("template");
   loaded.compute = TRY(make_compute(wish.compute));
-  loaded.plan = TRY(make_plan(
-      *file,
-      info,
-      {
-          .kv_type = loaded.compute.kv_type,
-          .reference = wish.compute.numerics == "reference",
-          .threads = loaded.compute.pool->threads(),
-          .max_model_len = wish.max_model_len,
-          .kv_pool_bytes = wish.kv_pool_bytes,
-          .max_num_seqs = wish.engine.max_num_seqs,
-          .max_num_batched_tokens = wish.engine.max_num_batched_tokens,
-      }
-  ));
+  PlanFlags flags{
+      .kv_type = loaded.compute.kv_type,
+      .reference = wish.compute.numerics == "reference",
+      .threads = loaded.compute.pool->threads(),
+      .max_model_len = wish.max_model_len,
+      .kv_pool_bytes = wish.kv_pool_bytes,
+      .max_num_seqs = wish.engine.max_num_seqs,
+      .max_num_batched_tokens = wish.engine.max_num_batched_tokens,
+      .store = wish.kv.store,
+  };
+  loaded.plan = TRY(make_plan(*file, info, flags));
+  const model::MemoryNeeds needs = TRY(model_needs(*file, flags));
+  TRY(open_store(wish, needs.kv, loaded));
+  phases.done("store");
+  if (wish.kv.on() && loaded.store == nullptr) {  // it could not be opened: its memory is free
+    flags.store = {};
+    loaded.plan = TRY(make_plan(*file, info, flags));
+  }
   for (const std::string& line : plan_lines(loaded.plan)) log_info("{}", line);
   wish.engine.max_model_len = loaded.plan.context;
   wish.engine.kv_pool_bytes = loaded.plan.pool_bytes;

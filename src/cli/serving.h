@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "cli/kv_flags.h"
 #include "cli/memory_plan.h"
 #include "cli/options.h"
 #include "codec/prompt/chat_template.h"
@@ -59,12 +60,14 @@ struct ServingWish {
   ComputeWish compute;
   std::int64_t max_model_len = 0;
   std::int64_t kv_pool_bytes = 0;
-  engine::Config engine;  // max_model_len and kv_pool_bytes are filled in here
+  KvWish kv;              // without a folder: no store
+  engine::Config engine;  // max_model_len and kv_pool_bytes are filled in here, and what kv says
 };
 
 struct LoadedModel {
   Compute compute;
-  std::shared_ptr<engine::Engine> engine;  // its thread uses compute
+  std::shared_ptr<kvstore::DiskStore> store;  // null: none; the engine shares it
+  std::shared_ptr<engine::Engine> engine;     // its thread uses compute
   std::shared_ptr<const codec::Tokenizer> tokenizer;
   std::shared_ptr<const codec::ChatTemplate> chat_template;  // null: chat_template_error says why
   std::string chat_template_error;
@@ -85,6 +88,7 @@ struct PlanFlags {
   std::int64_t kv_pool_bytes = 0;
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
+  kvstore::StoreConfig store;  // without a folder: none
 };
 Result<model::MemoryNeeds> model_needs(const model::ModelFile& file, const PlanFlags& flags);
 // From metadata alone, before any weight is read. What the process holds is measured, so the

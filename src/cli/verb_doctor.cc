@@ -2,6 +2,7 @@
 
 #include "base/memory_limit.h"
 #include "bench/limits.h"
+#include "cli/kv_flags.h"
 #include "cli/machine.h"
 #include "cli/memory_plan.h"
 #include "cli/model_facts.h"
@@ -171,6 +172,26 @@ void decode_row(Table& table, const model::ModelInfo& info, double read_gb_s) {
   );
 }
 
+// The tier behind the RAM: how many tokens' keys and values the folder will hold.
+void store_row(Table& table, kvstore::StoreConfig store, std::int64_t bytes_per_token) {
+  if (store.folder.empty()) {
+    table.row("kv store", "none", 0);
+    return;
+  }
+  choose_sizes(store);
+  const std::int64_t tokens = store.bytes_max / std::max<std::int64_t>(bytes_per_token, 1);
+  table.row(
+      "kv store",
+      fmt::format(
+          "{} in {}: about {} tokens",
+          bytes_text(static_cast<double>(store.bytes_max)),
+          store.folder,
+          tokens
+      ),
+      tokens
+  );
+}
+
 Result<PlanFlags> plan_flags(const Options& options) {
   const ComputeWish wish = compute_wish(options, true);
   PlanFlags flags;
@@ -180,6 +201,8 @@ Result<PlanFlags> plan_flags(const Options& options) {
   flags.max_model_len = options.integer("max-model-len");
   flags.kv_pool_bytes = options.integer("kv-cache-memory-bytes");
   flags.max_num_seqs = static_cast<int>(options.integer("max-num-seqs"));
+  flags.store.folder = TRY(kv_folder(options));
+  flags.store.bytes_max = options.integer("kv-max-bytes");
   flags.max_num_batched_tokens = static_cast<int>(options.integer("max-num-batched-tokens"));
   return flags;
 }
@@ -210,6 +233,7 @@ Result<> model_rows(Table& table, Advice& advice, const Options& options, double
       fmt::format("{} ({})", per_token, tensor::name(flags.kv_type)),
       per_token
   );
+  store_row(table, flags.store, per_token);
   decode_row(table, info, read_gb_s);
   if (!info.slow_types.empty()) advice.add("{}", slow_types_advice(info));
   table.row("model context", fmt::format("{} tokens", info.context_length), info.context_length);
@@ -249,6 +273,8 @@ std::vector<Flag> doctor_flags() {
       max_num_batched_tokens_flag(),
       kv_cache_dtype_flag(),
       kv_cache_memory_bytes_flag(),
+      kv_dir_flag(),
+      kv_max_bytes_flag(),
       threads_flag(),
       isa_flag(),
       numerics_flag(),

@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "base/memory_limit.h"
 #include "base/npy.h"
+#include "cli/eval_compare.h"
 #include "cli/eval_runner.h"
 #include "cli/json_lines.h"
+#include "cli/kv_flags.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/perplexity.h"
@@ -186,11 +188,73 @@ Result<int> run_perplexity(
   return kExitDone;
 }
 
+Result<int> run_compare(model::Model& model, const Options& options) {
+  const auto rows = static_cast<int>(options.integer("swa-replay"));
+  const auto settings =
+      TRY(parse_comparison(options.text("compare"), rows > 0 ? rows : kReplayRows));
+  if (!engine::WindowShape::of(model.kv_layout()))
+    log_warn("this model has no sliding-window layers: exact and replay are the same for it");
+  const std::unique_ptr<HitComparer> comparer =
+      TRY(HitComparer::make(model, settings, static_cast<int>(options.integer("chunk"))));
+  CompareReport report(settings, model.info().vocab_size);
+  TRY(with_input(options.text("input"), [&](std::istream& in) -> Result<> {
+    report.add_all(in, *comparer);
+    return {};
+  }));
+  TRY(report.check());
+  std::cout << (options.on("json") ? json::serialize(report.json()) + "\n" : report.text());
+  return kExitDone;
+}
+
+Result<std::unique_ptr<EvalStore>> open_eval_store(
+    const std::string& folder, const std::string& key_file, const model::Model& model, int replay
+) {
+  TRY(EvalStore::check(model.kv_layout()));
+  KvWish wish;
+  wish.store.folder = folder;
+  wish.store.encryption_key_file = key_file;
+  wish.store.encrypt = !key_file.empty();
+  auto opened = open_kv_store(wish, model.kv_layout(), system_file_system(), system_clock());
+  if (!opened && opened.error().code == Code::kUnavailable) {
+    log_warn("{}; it is only read", opened.error().message);
+    wish.store.read_only = true;
+    opened = open_kv_store(wish, model.kv_layout(), system_file_system(), system_clock());
+  }
+  return EvalStore::make(TRY(std::move(opened)), model, replay);
+}
+
+void warn_of_replay(const model::Model& model, int rows) {
+  const auto shape = engine::WindowShape::of(model.kv_layout());
+  if (!shape)
+    return log_warn("--swa-replay has no effect: this model has no sliding-window layers");
+  if (rows >= shape.reach)
+    return log_warn("--swa-replay {} has no effect: {} rows are exact", rows, shape.reach);
+  log_warn("--swa-replay: after a hit results differ from those of a cold run");
+}
+
+Result<> check_flags(const Options& options) {
+  if (options.text("compare").empty()) return {};
+  for (const std::string_view other : {"perplexity", "output"})
+    if (!options.text(other).empty())
+      return fail_field("--compare", "goes without --{}: it prints a report of its own", other);
+  // Before a model is loaded.
+  TRY(parse_comparison(options.text("compare"), kReplayRows));
+  return {};
+}
+
 Result<int> run_eval(const Options& options) {
   const std::string path = TRY(options.require("model"));
   const std::string cache = options.text("cache");
-  if (cache != "off" && cache != "ram")
-    return fail_field("--cache", "'{}': a store on disk comes later, use off or ram", cache);
+  const bool in_folder = cache != "off" && cache != "ram";
+  if (in_folder && cache.find('/') == std::string::npos && !std::filesystem::is_directory(cache))
+    return fail_field(
+        "--cache", "'{}': off, ram, or the folder of a store (./{} for a new one)", cache, cache
+    );
+  if (!in_folder && !options.text("kv-encryption-key-file").empty())
+    return fail_field(
+        "--kv-encryption-key-file", "goes with --cache FOLDER: '{}' has nothing to encrypt", cache
+    );
+  TRY(check_flags(options));
   const std::string folder = options.text("output");
   std::error_code why;
   if (!folder.empty()) std::filesystem::create_directories(folder, why);
@@ -202,69 +266,119 @@ Result<int> run_eval(const Options& options) {
       TRY(load_bare_model(path, compute_wish(options, true), {}, perplexity ? &tokenizer : nullptr)
       );
   if (perplexity) return run_perplexity(*bare.model, *tokenizer, options);
+  if (!options.text("compare").empty()) return run_compare(*bare.model, options);
+  const auto replay = static_cast<int>(options.integer("swa-replay"));
+  if (replay > 0) warn_of_replay(*bare.model, replay);
+  std::unique_ptr<EvalStore> store;
+  if (in_folder)
+    store = TRY(open_eval_store(
+        cache, options.text("kv-encryption-key-file"), *bare.model, replay > 0 ? replay : -1
+    ));
   const EvalSettings settings{
       .batch = static_cast<int>(options.integer("batch")),
       .chunk = static_cast<int>(options.integer("chunk")),
       .cache = cache == "ram",
+      .windows_gone = replay > 0 || in_folder,
+      .swa_replay = replay > 0 ? replay : -1,
+      .store = store.get(),
   };
   const std::unique_ptr<EvalRunner> runner =
       TRY(EvalRunner::make(*bare.model, settings, usable_memory_bytes() / 4));
   EvalLines lines(*runner, bare.model->info(), folder);
   TRY(with_input(options.text("input"), [&](std::istream& in) { return lines.run(in, std::cout); })
   );
+  if (store == nullptr) return kExitDone;
+  TRY(store->flush());
+  std::cerr << fmt::format("{}: {} tokens came from there\n", cache, store->tokens_loaded());
+  if (store->records_refused() > 0)
+    log_warn("--cache {}: it took no more records of {} lines", cache, store->records_refused());
   return kExitDone;
+}
+
+std::vector<Flag> cache_flags() {
+  using K = FlagKind;
+  return {
+      {.name = "cache",
+       .fallback = "off",
+       .help =
+           "start from pages of earlier lines: off, ram, or the folder of a store, where serve's "
+           "and later runs find them too; changes no bit",
+       .value_name = "WHERE",
+       .in_config = false},
+      {.name = "kv-encryption-key-file",
+       .help = "of a --cache folder that is encrypted, or is to be: as serve's",
+       .value_name = "FILE",
+       .in_config = false},
+      {.name = "swa-replay",
+       .kind = K::kInteger,
+       .fallback = "0",
+       .help = "sliding-window layers: run only N rows again before a hit, which changes bits; 0: "
+               "exact",
+       .value_name = "N",
+       .in_config = false,
+       .min = 0,
+       .max = 1 << 20},
+      {.name = "compare",
+       .help = "compare two ways to go on after a hit, each of exact, replay[:N], cold: divergence "
+               "and agreement on the input's prompts",
+       .value_name = "A,B",
+       .in_config = false}
+  };
+}
+
+std::vector<Flag> eval_flags() {
+  using K = FlagKind;
+  std::vector<Flag> flags = {
+      model_flag(),
+      {.name = "input",
+       .help = "JSON Lines file; empty or -: standard input",
+       .value_name = "FILE",
+       .positional = true,
+       .in_config = false},
+      {.name = "output",
+       .help = "folder for <id>.npy, float32 [rows, vocab]; empty: none",
+       .value_name = "DIR",
+       .in_config = false},
+      {.name = "batch",
+       .kind = K::kInteger,
+       .fallback = "1",
+       .help = "sequences run together; changes no bit",
+       .value_name = "N",
+       .in_config = false,
+       .min = 1,
+       .max = 4096},
+      {.name = "chunk",
+       .kind = K::kInteger,
+       .fallback = "512",
+       .help = "most prompt tokens of a sequence in one step; changes no bit",
+       .value_name = "N",
+       .in_config = false,
+       .min = 1,
+       .max = 65536}
+  };
+  for (Flag& flag : cache_flags()) flags.push_back(flag);
+  flags.push_back(
+      {.name = "perplexity",
+       .help = "print the mean negative log-likelihood of this text",
+       .value_name = "FILE",
+       .in_config = false}
+  );
+  for (const Flag& flag :
+       {kv_cache_dtype_flag(), threads_flag(), isa_flag(), numerics_flag(), json_flag()})
+    flags.push_back(flag);
+  return flags;
 }
 
 }  // namespace
 
 Verb eval_verb() {
-  using K = FlagKind;
   return {
       "eval",
       "logits and greedy continuations of token ids: JSON Lines in and out",
       R"(echo '{"id":"a","tokens":[1,2,3],"rows":"last","greedy":4}' | artery eval model.gguf --output out)"
-      "\nartery eval model.gguf --perplexity text.txt",
-      {
-          model_flag(),
-          {.name = "input",
-           .help = "JSON Lines file; empty or -: standard input",
-           .value_name = "FILE",
-           .positional = true,
-           .in_config = false},
-          {.name = "output",
-           .help = "folder for <id>.npy, float32 [rows, vocab]; empty: none",
-           .value_name = "DIR",
-           .in_config = false},
-          {.name = "batch",
-           .kind = K::kInteger,
-           .fallback = "1",
-           .help = "sequences run together; changes no bit",
-           .value_name = "N",
-           .in_config = false,
-           .min = 1,
-           .max = 4096},
-          {.name = "chunk",
-           .kind = K::kInteger,
-           .fallback = "512",
-           .help = "most prompt tokens of a sequence in one step; changes no bit",
-           .value_name = "N",
-           .in_config = false,
-           .min = 1,
-           .max = 65536},
-          {.name = "cache",
-           .fallback = "off",
-           .help = "ram: start from pages of earlier lines; changes no bit (off|ram)",
-           .value_name = "WHERE",
-           .in_config = false},
-          {.name = "perplexity",
-           .help = "print the mean negative log-likelihood of this text",
-           .value_name = "FILE",
-           .in_config = false},
-          kv_cache_dtype_flag(),
-          threads_flag(),
-          isa_flag(),
-          numerics_flag(),
-      },
+      "\nartery eval model.gguf --perplexity text.txt"
+      "\nartery eval model.gguf --compare exact,replay prompts.jsonl",
+      eval_flags(),
       run_eval,
   };
 }

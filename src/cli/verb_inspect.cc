@@ -1,18 +1,24 @@
-// `artery inspect`: what is in a model file, and whether it is sound.
+// `artery inspect`: what is in a model file or a KV store, and whether it is sound.
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
+#include "base/file_system.h"
 #include "cli/hf_tokenizer_loader.h"
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/serving.h"
+#include "cli/store_text.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "cli/vocab_loader.h"
 #include "codec/stream/detokenizer.h"
 #include "codec/tokenizer.h"
+#include "engine/kv_pool.h"
+#include "kvstore/survey.h"
 #include "model/format/gguf.h"
 #include "model/format/hf_folder.h"
 #include "model/load.h"
@@ -217,6 +223,24 @@ Result<std::size_t> check_vocabulary(
   return tokens;
 }
 
+// As `serve` keeps it unless told otherwise.
+Result<> kv_row(Table& table, const model::ModelFile& file) {
+  const model::KvLayout layout = TRY(model_needs(file, {})).kv;
+  const std::int64_t bytes =
+      engine::KvPool::page_bytes(layout, model::KvKind::kGlobal) / kPageTokens;
+  table.row(
+      "kv bytes per token",
+      fmt::format(
+          "{}, with --kv-cache-dtype {}, in records of up to {} pages",
+          bytes,
+          tensor::name(layout.groups.front().geometry.type),
+          layout.record_pages
+      ),
+      bytes
+  );
+  return {};
+}
+
 // Everything `serve` would refuse the file for.
 Result<> check_file(Table& table, const model::ModelFile& file, bool values) {
   const model::ModelInfo info = TRY(model::check_model(file));
@@ -228,6 +252,7 @@ Result<> check_file(Table& table, const model::ModelFile& file, bool values) {
   if (!info.slow_types.empty()) table.line("note: " + slow_types_advice(info));
   table.row("parameters", fmt::format("{}", info.parameters), info.parameters);
   table.row("context", fmt::format("{}", info.context_length), info.context_length);
+  TRY(kv_row(table, file));
   if (values) TRY(check_values(file));
   table.row("verdict", values ? "sound, all values finite" : "sound");
   return {};
@@ -241,8 +266,18 @@ void digest_row(Table& table, const model::ModelFile& file) {
   table.row("digest", model::weights_digest(file, cache_folder(), pool));
 }
 
+Result<int> inspect_store(const Options& options, const std::string& folder) {
+  const std::int64_t now_s = system_clock().unix_ms() / 1000;
+  const kvstore::Survey survey = TRY(kvstore::survey_store(folder, system_file_system(), now_s));
+  Table table;
+  store_rows(table, survey, now_s);
+  table.print(options.on("json"));
+  return survey.troubles.empty() ? kExitDone : kExitBadFile;
+}
+
 Result<int> run_inspect(const Options& options) {
   const std::string path = TRY(options.require("model"));
+  if (kvstore::is_store_folder(path, system_file_system())) return inspect_store(options, path);
   const std::unique_ptr<model::ModelFile> file = TRY(open_model_file(path));
   Table table;
   file_rows(table, *file);
@@ -266,10 +301,12 @@ Result<int> run_inspect(const Options& options) {
 Verb inspect_verb() {
   Flag file = model_flag();
   file.value_name = "FILE";
+  file.help = "a GGUF or safetensors file, a folder of such, or a KV store's folder";
   return {
       "inspect",
-      "metadata, tensors, types and sizes of a model file; exit code 3 when it is bad",
-      "artery inspect model.gguf",
+      "what is in a model file or a KV store's folder; exit code 3 when it is bad",
+      "artery inspect model.gguf\n"
+      "artery inspect ~/.cache/artery/kv --json",
       {
           file,
           {.name = "check-values",

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "cli/key_file.h"
+#include "cli/kv_flags.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -56,10 +57,10 @@ std::vector<Flag> http_flags() {
       {.name = "api-key", .help = "key that clients must send", .value_name = "KEY", .secret = true
       },
       {.name = "api-keys",
-       .help =
-           "TOML file of [[key]] tables: name, key or key_sha256, and optionally tenant, "
-           "max_concurrent, requests_per_minute, tokens_per_minute, priority, admin; read again "
-           "on SIGHUP (docs/serving.md has an example)",
+       .help = "TOML file of [[key]] tables: name, key or key_sha256, and optionally tenant, "
+               "max_concurrent, requests_per_minute, tokens_per_minute, kv_quota, priority, admin; "
+               "read "
+               "again on SIGHUP (docs/serving.md has an example)",
        .value_name = "FILE"},
       {.name = "ssl-certfile",
        .help = "certificate chain in PEM form: serve https; read again on SIGHUP",
@@ -211,10 +212,40 @@ std::vector<Flag> parser_flags() {
   };
 }
 
+std::vector<Flag> responses_flags() {
+  using K = FlagKind;
+  return {
+      {.name = "responses-db",
+       .help =
+           "SQLite file that keeps answers of /v1/responses over restarts (previous_response_id, "
+           "GET by id); without it they are kept in memory",
+       .value_name = "FILE"},
+      {.name = "responses-ttl",
+       .kind = K::kInteger,
+       .fallback = "2592000",
+       .help = "how long they are kept",
+       .value_name = "S",
+       .min = 1,
+       .max = 1e9},
+      {.name = "responses-max-bytes",
+       .kind = K::kBytes,
+       .fallback = "256M",
+       .help = "how many bytes of them are kept, the newest",
+       .value_name = "BYTES",
+       .min = 1}
+  };
+}
+
 std::vector<Flag> serve_flags() {
   std::vector<Flag> flags = {model_flag()};
   for (const std::vector<Flag>& group :
-       {http_flags(), limit_flags(), report_flags(), engine_flags(), parser_flags()})
+       {http_flags(),
+        limit_flags(),
+        report_flags(),
+        engine_flags(),
+        kv_flags(),
+        parser_flags(),
+        responses_flags()})
     flags.insert(flags.end(), group.begin(), group.end());
   return flags;
 }
@@ -235,7 +266,9 @@ void set_limits(const Options& options, server::Config& config) {
   config.stall_timeout_s = options.number("stream-stall-timeout");
 }
 
-Result<server::Config> server_config(const Options& options, const std::string& model_path) {
+Result<server::Config> server_config(
+    const Options& options, const std::string& model_path, const KvWish& kv
+) {
   server::Config config;
   set_limits(options, config);
   config.host = options.text("host");
@@ -255,6 +288,10 @@ Result<server::Config> server_config(const Options& options, const std::string& 
   config.allowed_origins = options.list("allowed-origins");
   config.log_requests = !options.on("disable-log-requests");
   config.metrics_compat_vllm = options.text("metrics-compat") == "vllm";
+  config.cache_ttl = kv.ttl;
+  config.responses_file = options.text("responses-db");
+  config.responses_ttl_s = options.integer("responses-ttl");
+  config.responses_bytes_max = options.integer("responses-max-bytes");
   const std::int64_t seed = options.integer("seed");
   if (seed >= 0) config.seed = static_cast<std::uint64_t>(seed);
   config.version = version_number();
@@ -384,11 +421,12 @@ Result<std::vector<server::ApiKey>> read_keys_again(const std::string& path) {
 }
 
 // SIGHUP: keys and certificate from their files. What cannot be read leaves the old one in use.
-void reload(const Options& options, server::Server& server) {
+void reload(const Options& options, server::Server& server, kvstore::DiskStore* store) {
   if (options.is_set("api-keys")) {
     auto keys = read_keys_again(options.text("api-keys"));
     if (keys) {
       server.set_api_keys(*keys);
+      if (store != nullptr) store->set_quotas(kv_quotas(*keys));
       log_info("api keys reloaded count={}", keys->size());
     } else {
       log_error("SIGHUP: the old API keys stay in use: {}", keys.error().message);
@@ -405,13 +443,18 @@ void reload(const Options& options, server::Server& server) {
 }
 
 // Waits for a signal that ends the server, reloading at others; nullopt when `other_fd` is first.
+// `store`: null while there is none.
 std::optional<int> wait_for_end(
-    SignalWatch& signals, const Options& options, server::Server& server, int other_fd = -1
+    SignalWatch& signals,
+    const Options& options,
+    server::Server& server,
+    kvstore::DiskStore* store,
+    int other_fd = -1
 ) {
   for (;;) {
     const auto signal = signals.wait(-1, other_fd);
     if (signal != SIGHUP) return signal;
-    reload(options, server);
+    reload(options, server, store);
   }
 }
 
@@ -452,13 +495,15 @@ Result<int> run_serve(const Options& options) {
   const std::string model_path = TRY(options.require("model"));
   TRY(codec::check_parser_choice(parser_choice(options)));
   ServingWish wish = serving_wish(options, model_path);
+  wish.kv = TRY(kv_wish(options));
   wish.engine.speculation = TRY(parse_speculative_config(options.text("speculative-config")));
   set_log_level(parse_log_level(options.text("log-level")));
   const bool reloads = options.is_set("api-keys") || options.is_set("ssl-certfile");
   SignalWatch signals = TRY(SignalWatch::open(reloads));
   const Clock& clock = system_clock();
   const double start = clock.seconds();
-  server::Config config = TRY(server_config(options, model_path));
+  server::Config config = TRY(server_config(options, model_path, wish.kv));
+  wish.kv.store.quotas = kv_quotas(config.api_keys);
   raise_open_files(config.connections_max);
   const std::string host = config.host, name = config.served_model_name;
   std::unique_ptr<server::Server> server = TRY(server::Server::open(std::move(config), clock));
@@ -477,7 +522,7 @@ Result<int> run_serve(const Options& options) {
       )
   );
   Loader loader(std::move(wish), parser_choice(options), *server, name);
-  if (const auto signal = wait_for_end(signals, options, *server, loader.done_fd())) {
+  if (const auto signal = wait_for_end(signals, options, *server, nullptr, loader.done_fd())) {
     leave_now(*signal);
   }
   if (!loader.result()) {
@@ -487,7 +532,7 @@ Result<int> run_serve(const Options& options) {
   log_info("ready model={} seconds={:.2f}", name, clock.seconds() - start);
   LoadedModel& loaded = *loader.result();
   std::optional<int> signal;
-  while (!signal) signal = wait_for_end(signals, options, *server);
+  while (!signal) signal = wait_for_end(signals, options, *server, loaded.store.get());
   const int code =
       drain(*signal, *server, *loaded.engine, signals, options.number("shutdown-timeout"));
   server.reset();  // it shares the engine, whose thread must end before the backend goes

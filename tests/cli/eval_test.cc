@@ -166,6 +166,86 @@ TEST_F(Eval, GreedyStoryIsTheKnownOne) {
   EXPECT_GT(compared, 0);
 }
 
+// The second run finds what the first left, and its bits are those of none.
+TEST_F(Eval, BitsDoNotDependOnAStore) {
+  const Result plain = run({}, input_);
+  const TemporaryFolder folder;
+  for (const char* batch : {"1", "4"})
+    expect_equal(plain, run({"--cache", folder.file("kv"), "--batch", batch}, input_), batch);
+  const Outcome outcome =
+      run_artery({"eval", model_, "--cache", folder.file("kv"), "--chunk", "17"}, input_);
+  EXPECT_EQ(outcome.out, plain.lines);
+  EXPECT_EQ(outcome.err.find(": 0 tokens came from there"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(" tokens came from there"), std::string::npos) << outcome.err;
+}
+
+// Sliding windows of 16 in six of seven layers.
+class EvalOfWindows : public testing::Test {
+ protected:
+  void SetUp() override {
+    json::array tokens = {2};
+    for (int i = 0; i < 200; ++i) tokens.emplace_back(3 + i * i % 247);
+    input_ = json::serialize(json::object{{"id", "a"}, {"tokens", tokens}, {"greedy", 8}}) + "\n";
+  }
+  json::object compare(const std::string& ways) const {
+    const Outcome outcome = run_artery({"eval", model_, "--compare", ways, "--json"}, input_);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return json::parse(outcome.out).as_object();
+  }
+
+  const std::string model_ = ARTERY_SOURCE_DIR "/tests/golden/families/gemma3";
+  std::string input_;
+};
+
+TEST_F(EvalOfWindows, ExactIsColdAndReplayIsNot) {
+  const json::object exact = compare("exact,cold");
+  EXPECT_EQ(exact.at("kl").at("max").to_number<double>(), 0);
+  EXPECT_EQ(exact.at("top1_agreement").to_number<double>(), 1);
+  EXPECT_EQ(exact.at("greedy_agreement").to_number<double>(), 1);
+  EXPECT_EQ(exact.at("hits").as_int64(), 2);
+  EXPECT_EQ(exact.at("rows").as_int64(), 105 + 9);
+  const json::object replay = compare("exact,replay:16");
+  EXPECT_GT(replay.at("kl").at("max").to_number<double>(), 1e-6);
+  EXPECT_EQ(replay.at("rows_before"), (json::array{96 + 96, 16 + 16}));
+  // Six layers look 15 positions back each: 90 rows and no fewer are exact.
+  EXPECT_EQ(compare("cold,replay:90").at("kl").at("max").to_number<double>(), 0);
+  EXPECT_GT(compare("cold,replay:64").at("kl").at("max").to_number<double>(), 0);
+}
+
+TEST_F(EvalOfWindows, AStoreGivesTheSameBitsAndReplaysHaveTheirOwn) {
+  const std::string plain = run_artery({"eval", model_}, input_).out;
+  const TemporaryFolder folder;
+  const auto with_store = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", model_, "--cache", folder.file("kv")});
+    return run_artery(more, input_);
+  };
+  EXPECT_EQ(with_store({}).out, plain);
+  const Outcome second = with_store({});
+  EXPECT_EQ(second.out, plain);
+  EXPECT_NE(second.err.find(": 192 tokens came from there"), std::string::npos) << second.err;
+  const Outcome replay = with_store({"--swa-replay", "16"});
+  EXPECT_EQ(replay.out, plain);  // nothing of the exact runs is found
+  EXPECT_NE(replay.err.find(": 0 tokens came from there"), std::string::npos) << replay.err;
+  const Outcome again = with_store({"--swa-replay", "16"});
+  EXPECT_NE(again.err.find(": 192 tokens came from there"), std::string::npos) << again.err;
+  EXPECT_NE(again.out, plain);
+}
+
+TEST(EvalFlags, WrongOnesAreExplained) {
+  const std::string gemma = ARTERY_SOURCE_DIR "/tests/golden/families/gemma3";
+  const auto error = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), "eval");
+    const Outcome outcome = run_artery(flags, R"({"tokens":[1,2,3]})");
+    EXPECT_NE(outcome.exit_code, 0);
+    return outcome.err;
+  };
+  EXPECT_NE(error({gemma, "--compare", "exact,warm"}).find("exact,replay"), std::string::npos);
+  EXPECT_NE(error({gemma, "--compare", "exact,cold"}).find("whole pages"), std::string::npos);
+  EXPECT_NE(error({gemma, "--cache", "rma"}).find("./rma"), std::string::npos);
+  const std::string mistral = ARTERY_SOURCE_DIR "/tests/golden/families/mistral";
+  EXPECT_NE(error({mistral, "--cache", "/tmp/"}).find("--cache ram"), std::string::npos);
+}
+
 // Also those with a window in every layer, so with no entry in the global group.
 TEST(EvalOfFolders, EveryFamilyRuns) {
   const TemporaryFolder folder;

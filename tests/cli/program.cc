@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,14 @@ namespace {
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Servers keep no KV store unless a test names one: the user's folder is not the tests' place.
+bool starts_a_server(const std::vector<std::string>& arguments) {
+  const auto has = [&](const char* word) {
+    return std::find(arguments.begin(), arguments.end(), word) != arguments.end();
+  };
+  return !arguments.empty() && arguments[0] == "serve" && !has("--print-config");
 }
 
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
@@ -59,6 +68,8 @@ Child spawn(const Invocation& invocation, bool with_in_and_out) {
   std::vector<std::string> words = {ARTERY_BUILD_DIR "/artery"};
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   std::vector<std::string> environment = environment_with(invocation.environment);
+  if (starts_a_server(invocation.arguments) && !invocation.environment.contains("ARTERY_KV_DIR"))
+    environment.emplace_back("ARTERY_KV_DIR=none");
   Child child;
   if (posix_spawn(
           &child.pid,

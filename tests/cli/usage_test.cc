@@ -26,6 +26,9 @@ const std::vector<std::vector<std::string>>& verbs() {
       {"detokenize"},
       {"template"},
       {"eval"},
+      {"kv", "verify"},
+      {"kv", "gc"},
+      {"kv", "drop-tenant"},
   };
   return all;
 }
@@ -47,6 +50,54 @@ TEST(Usage, EveryVerbHelpsWithAnExample) {
     EXPECT_TRUE(contains(help.out, "artery " + verb[0])) << help.out;
     EXPECT_TRUE(help.err.empty()) << help.err;
   }
+}
+
+TEST(Usage, GroupsHelpWithExamplesOfTheirOwnAndKnowTheirVerbs) {
+  for (const std::string group : {"kv", "bench", "simulate"}) {
+    const Outcome help = run_artery({group, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_TRUE(contains(help.out, "Example:\n  artery " + group + " ")) << help.out;
+    EXPECT_FALSE(contains(help.out, "artery serve")) << help.out;
+    const Outcome unknown = run_artery({group, "frobnicate", "here"});
+    EXPECT_EQ(unknown.exit_code, 2);
+    EXPECT_TRUE(contains(unknown.err, "unknown: frobnicate; there are: ")) << unknown.err;
+  }
+  EXPECT_TRUE(contains(run_artery({"kv", "x"}).err, "verify gc drop-tenant"));
+  EXPECT_TRUE(contains(run_artery({"frobnicate"}).err, "there are: serve run"));
+}
+
+TEST(Usage, HelpIsFreeOfTheParsersOwnNotation) {
+  const Outcome help = run_artery({"serve", "--help"});
+  EXPECT_TRUE(contains(help.out, "--kv-store,--no-kv-store ")) << help.out;
+  EXPECT_FALSE(contains(help.out, "{false}")) << help.out;
+}
+
+TEST(Usage, InspectGivesTheBytesOfATokenThatDoctorPlansWith) {
+  const std::string model = ARTERY_SOURCE_DIR "/tests/golden/families/gemma3";
+  const Outcome doctor = run_artery({"doctor", model, "--json"});
+  const Outcome inspect = run_artery({"inspect", model, "--json"});
+  const std::string name = "\"kv_bytes_per_token\":";
+  const std::size_t at = doctor.out.find(name);
+  ASSERT_NE(at, std::string::npos) << doctor.out << doctor.err;
+  const std::string field = doctor.out.substr(at, doctor.out.find_first_of(",}", at) - at);
+  EXPECT_TRUE(contains(inspect.out, field)) << field << inspect.out.substr(0, 300) << inspect.err;
+  EXPECT_TRUE(contains(run_artery({"inspect", model}).out, "kv bytes per token"));
+}
+
+TEST(Usage, ACapacityOfLessThanARecordIsAForgottenPercentSign) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.write(
+      "trace.jsonl",
+      R"({"timestamp":0,"input_length":512,"output_length":1,"hash_ids":[0]})"
+      "\n"
+  );
+  const Outcome refused = run_artery({"simulate", "cache", "--trace", trace, "--capacity", "2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(contains(refused.err, "--capacity")) << refused.err;
+  EXPECT_TRUE(contains(refused.err, "less than a record")) << refused.err;
+  const Outcome taken =
+      run_artery({"simulate", "cache", "--trace", trace, "--capacity", "100M", "--json"});
+  EXPECT_EQ(taken.exit_code, 0) << taken.err;
 }
 
 TEST(Usage, EveryVerbShowsTheVersionInOneLine) {
@@ -75,6 +126,8 @@ TEST(Usage, WrongUsageIsExitCode2AndNamesTheFlag) {
       {{"bench", "model", "m.gguf", "-p", "1,x"}, "-p"},
       {{"template"}, "--template"},
       {{"bench"}, "bench"},
+      {{"kv"}, "kv"},
+      {{"kv", "verify"}, "DIR"},
   };
   for (const Case& wrong : cases) {
     const Outcome outcome = run_artery(wrong.arguments);
@@ -113,6 +166,14 @@ TEST(Usage, UnexpectedArgumentsStandAsTheyWereTyped) {
   const Outcome outcome = run_artery({"serve", "model.gguf", "--prot", "9000"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(contains(outcome.err, "not expected: --prot 9000")) << outcome.err;
+}
+
+TEST(Usage, AFileMayHaveTheNameOfAVerb) {
+  for (const char* name : {"kv", "bench", "serve"}) {
+    const Outcome outcome = run_artery({"inspect", name});
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_TRUE(contains(outcome.err, "no such file")) << outcome.err;
+  }
 }
 
 TEST(Usage, AMisspeltTemplateNameIsNoTemplate) {
