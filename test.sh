@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds and runs the tests; installs what is missing first. The last line is the count.
-#   ./test.sh           g++ release with all tests, clang ASan+UBSan with all tests, TSan for engine
-#                       and server, scripts/tidy, scripts/fmt --check
+#   ./test.sh           g++ release with all tests, clang ASan+UBSan for what reads foreign bytes or
+#                       owns memory (not the kernels', golden and fault suites), TSan for engine,
+#                       kvstore and server, scripts/tidy, scripts/fmt --check
 #   ./test.sh --quick   g++ release with all tests, scripts/tidy
-#   ./test.sh --all     the default, and: the long tests, g++ and clang builds compared bit by bit,
-#                       every mutation of scripts/mutate caught, each fuzz target for a minute
+#   ./test.sh --all     the default, and: the long tests, ASan+UBSan with all tests, g++ and clang
+#                       builds compared bit by bit, every mutation of scripts/mutate caught, each
+#                       fuzz target for a minute
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -13,7 +15,7 @@ case "${1:-}" in
   "") ;;
   --quick) mode=quick ;;
   --all) mode=all ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 started=$SECONDS
@@ -68,15 +70,35 @@ build_and_test() {
   check "$1-build" build "$1" && run_tests "$1"
 }
 
-# Names of the tests of the rooms whose threads share data; a test is named as its target.
-threaded_tests() {
-  ctest --test-dir build/tsan -N -L '^(engine|server)$' | sed -n 's/.*Test *#[0-9]*: //p'
+# sanitized PRESET CTEST-ARGUMENTS...: builds and runs those tests alone. A test of one binary is named
+# as its target; the others run the program.
+sanitized() {
+  local preset=$1 known tests targets
+  shift
+  check "$preset-configure" configure "$preset" || return
+  known=$(ninja -C "build/$preset" -t targets all | sed -n 's/^\([a-z0-9_]*\): phony$/\1/p')
+  tests=$(ctest --test-dir "build/$preset" -N "$@" | sed -n 's/.*Test *#[0-9]*: //p')
+  mapfile -t targets < <(grep -Fx "$known" <<<"$tests")
+  grep -qvFx "$known" <<<"$tests" && targets+=(artery)
+  check "$preset-build" build "$preset" "${targets[@]}" && run_tests "$preset" "$@"
 }
+
+# The kernels' bits, the golden suites, a disk's faults and the program's verbs take minutes there and
+# run in release in every form.
+asan() {
+  if [ "$mode" = all ]; then
+    sanitized asan
+  else
+    sanitized asan -LE '^(tensor|golden|exactness)$' \
+      -E '^(kvstore_fault|cli_program|e2e_reports_alive)_test$'
+  fi
+}
+# The rooms whose threads share data. The faults of a disk are another matter, and slow there; so are
+# whole models and the kernels' bits, whose threads the other tests use too.
 tsan() {
-  check tsan-configure configure tsan || return
-  local targets
-  mapfile -t targets < <(threaded_tests)
-  check tsan-build build tsan "${targets[@]}" && run_tests tsan -L '^(engine|server)$'
+  local out='^(kvstore_fault_test|artery_bits|exactness_test)$'
+  [ "$mode" = all ] && out='^kvstore_fault_test$'
+  sanitized tsan -L '^(engine|server|kvstore)$' -E "$out"
 }
 
 fuzz() {
@@ -101,7 +123,7 @@ check tidy scripts/tidy
 [ "$mode" = quick ] || check format scripts/fmt --check
 build_and_test release
 if [ "$mode" != quick ]; then
-  build_and_test asan
+  asan
   tsan
 fi
 if [ "$mode" = all ]; then

@@ -1,6 +1,6 @@
-"""The official `openai` client against the running program, as a user's script would use it.
+"""The official `openai` and `anthropic` clients against the running program, as a user's script would use it.
 
-The client lives in an environment of its own under build/venv-clients, made on the first run; the
+The clients live in an environment of their own under build/venv-clients, made on the first run; the
 system's Python is not touched. Where it cannot be installed, these tests are skipped and counted.
 """
 
@@ -14,8 +14,8 @@ import harness
 import talker
 from harness import Server
 
-# 3.57 was tried.
-REQUIREMENT = "openai>=3,<4"
+# 3.57 and 2.14 were tried.
+REQUIREMENTS = ("openai>=3,<4", "anthropic>=2,<3")
 VENV = fixtures.ROOT / "build" / "venv-clients"
 PYTHON = VENV / "bin" / "python"
 
@@ -158,9 +158,103 @@ print(json.dumps(seen))
 """
 
 
+# The same turn through Responses, kept, streamed and gone on from.
+RESPONSES_SCRIPT = r"""
+import json, sys
+import openai
+from openai import OpenAI
+
+client = OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=120)
+schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+tools = [
+    {"type": "function", "name": "get_weather", "parameters": schema, "strict": False},
+    {"type": "function", "name": "now", "parameters": {"type": "object"}, "strict": False},
+]
+ask = dict(model="talker", input="Weather?", tools=tools, temperature=0)
+seen = {}
+whole = client.responses.create(**ask)
+seen["types"] = [item.type for item in whole.output]
+seen["text"] = whole.output_text
+seen["calls"] = [[i.name, i.arguments] for i in whole.output if i.type == "function_call"]
+seen["usage"] = whole.usage.model_dump()
+with client.responses.stream(**ask) as stream:
+    for event in stream:
+        seen.setdefault("events", []).append(event.type)
+    final = stream.get_final_response()
+seen["final"] = [[i.name, i.arguments] for i in final.output if i.type == "function_call"]
+seen["got"] = client.responses.retrieve(whole.id).output_text
+outputs = [
+    {"type": "function_call_output", "call_id": i.call_id, "output": "21 C"}
+    for i in whole.output
+    if i.type == "function_call"
+]
+after = client.responses.create(**{**ask, "input": outputs}, previous_response_id=whole.id)
+seen["cached"] = after.usage.input_tokens_details.cached_tokens
+seen["after"] = after.usage.input_tokens
+client.responses.delete(whole.id)
+try:
+    client.responses.retrieve(whole.id)
+except openai.NotFoundError as error:
+    seen["gone"] = error.status_code
+print(json.dumps(seen))
+"""
+
+# And through Messages.
+MESSAGES_SCRIPT = r"""
+import json, sys
+import anthropic
+
+client = anthropic.Anthropic(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=120)
+schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+tools = [
+    {"name": "get_weather", "input_schema": schema},
+    {"name": "now", "input_schema": {"type": "object"}},
+]
+messages = [{"role": "user", "content": "Weather?"}]
+# 2.14 has no argument for the temperature.
+ask = dict(model="talker", messages=messages, tools=tools, max_tokens=300)
+ask["extra_body"] = {"temperature": 0}
+seen = {}
+whole = client.messages.create(**ask)
+seen["types"] = [block.type for block in whole.content]
+seen["calls"] = [[b.name, b.input] for b in whole.content if b.type == "tool_use"]
+seen["stop"] = whole.stop_reason
+seen["usage"] = whole.usage.model_dump()
+with client.messages.stream(**ask) as stream:
+    seen["text"] = "".join(stream.text_stream)
+    final = stream.get_final_message()
+seen["final"] = [[b.name, b.input] for b in final.content if b.type == "tool_use"]
+seen["thinking"] = [b.thinking for b in final.content if b.type == "thinking"]
+count = client.messages.count_tokens(model="talker", messages=messages, tools=tools)
+seen["count"] = count.input_tokens
+messages.append({"role": "assistant", "content": [b.model_dump() for b in whole.content]})
+results = [
+    {"type": "tool_result", "tool_use_id": b.id, "content": "21 C"}
+    for b in whole.content
+    if b.type == "tool_use"
+]
+messages.append({"role": "user", "content": results})
+after = client.messages.create(**ask)
+seen["cached"] = after.usage.cache_read_input_tokens
+seen["after"] = after.usage.input_tokens + after.usage.cache_read_input_tokens
+seen["errors"] = {}
+for name, more in (("model", {"model": "other"}), ("field", {"extra_body": {"temperature": 9}})):
+    try:
+        client.messages.create(**{**ask, **more})
+    except anthropic.APIStatusError as error:
+        seen["errors"][name] = [type(error).__name__, error.status_code]
+print(json.dumps(seen))
+"""
+
+
 def install():
-    """The environment's Python with the client in it, or a reason to skip."""
-    check = [PYTHON, "-c", "import openai; assert openai.__version__.startswith('3.')"]
+    """The environment's Python with the clients in it, or a reason to skip."""
+    check = [
+        PYTHON,
+        "-c",
+        "import anthropic, openai; assert openai.__version__.startswith('3.'); "
+        "assert anthropic.__version__.startswith('2.')",
+    ]
     if PYTHON.exists() and subprocess.run(check, capture_output=True).returncode == 0:
         return
     try:
@@ -171,14 +265,14 @@ def install():
             timeout=300,
         )
         subprocess.run(
-            [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", REQUIREMENT],
+            [PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", *REQUIREMENTS],
             check=True,
             capture_output=True,
             timeout=600,
         )
     except (OSError, subprocess.SubprocessError) as error:
         why = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()[-200:]
-        raise unittest.SkipTest(f"the openai client cannot be installed: {error} {why}") from None
+        raise unittest.SkipTest(f"the clients cannot be installed: {error} {why}") from None
 
 
 class OpenAiClient(harness.Case):
@@ -285,6 +379,54 @@ class OpenAiClientTools(harness.Case):
         self.assertEqual(seen["one"], ["get_weather"])
         # The history renders to what the model said.
         self.assertGreater(seen["cached"], 0.5 * seen["prompt"])
+
+
+def run_on_talker(script):
+    """What a script saw of a model that says SAID."""
+    install()
+    with Server(talker.talker("talker", SAID)) as server:
+        done = subprocess.run(
+            [PYTHON, "-I", "-c", script, f"http://127.0.0.1:{server.port}"],
+            capture_output=True,
+            env={"NO_PROXY": "127.0.0.1", "PATH": "/usr/bin:/bin"},
+            timeout=harness.HANG_S,
+        )
+        assert done.returncode == 0, f"{done.stderr.decode()[-3000:]}\n{server.log}"
+    return json.loads(done.stdout)
+
+
+class OtherApis(harness.Case):
+    WEATHER = {"city": 'Zürich "Ost"', "days": 3}
+
+    def test_responses(self):
+        seen = run_on_talker(RESPONSES_SCRIPT)
+        kinds = ["reasoning", "message", "function_call", "function_call"]
+        self.assertEqual(seen["types"], kinds)
+        self.assertEqual(seen["text"], "Let me look.")
+        self.assertEqual([name for name, _ in seen["calls"]], ["get_weather", "now"])
+        self.assertEqual(json.loads(seen["calls"][0][1]), self.WEATHER)
+        self.assertEqual(seen["final"], seen["calls"])
+        self.assertEqual(seen["events"][0], "response.created")
+        self.assertEqual(seen["events"][-1], "response.completed")
+        self.assertEqual(seen["got"], seen["text"])
+        self.assertEqual(seen["gone"], 404)
+        # The stored history renders to what the model said.
+        self.assertGreater(seen["cached"], 0.5 * seen["after"])
+
+    def test_messages(self):
+        seen = run_on_talker(MESSAGES_SCRIPT)
+        self.assertEqual(seen["types"], ["thinking", "text", "tool_use", "tool_use"])
+        self.assertEqual(seen["calls"], [["get_weather", self.WEATHER], ["now", {}]])
+        self.assertEqual(seen["final"], seen["calls"])
+        self.assertEqual(seen["stop"], "tool_use")
+        self.assertEqual(seen["text"], "Let me look.")
+        self.assertEqual(seen["thinking"], ["The user wants weather."])
+        usage = seen["usage"]
+        found = usage["input_tokens"] + usage["cache_read_input_tokens"]
+        self.assertEqual(found, seen["count"])
+        self.assertGreater(seen["cached"], 0.5 * seen["after"])
+        self.assertEqual(seen["errors"]["model"], ["NotFoundError", 404])
+        self.assertEqual(seen["errors"]["field"], ["BadRequestError", 400])
 
 
 if __name__ == "__main__":

@@ -68,6 +68,31 @@ def m1_with(name, **metadata):
     return make(name, build)
 
 
+def m1_q8_0():
+    """M1's weights in blocks of 32 int8 with a scale, where a row is whole blocks."""
+
+    def quantized(raw):
+        values = struct.unpack(f"<{len(raw) // 4}f", raw)
+        out = bytearray()
+        for at in range(0, len(values), 32):
+            block = values[at : at + 32]
+            scale = struct.pack("<e", max(map(abs, block)) / 127)
+            (step,) = struct.unpack("<e", scale)
+            whole = (max(-127, min(127, round(x / step))) if step else 0 for x in block)
+            out += scale + struct.pack("<32b", *whole)
+        return bytes(out)
+
+    def build(path):
+        file = GgufFile.read(m1())
+        for i, (name, dims, kind, raw) in enumerate(file.tensors):
+            if kind == gguf_file.F32 and len(dims) == 2 and dims[0] % 32 == 0:
+                count = dims[0] * dims[1]
+                file.tensors[i] = (name, dims, gguf_file.Q8_0, quantized(raw[: 4 * count]))
+        file.write(path)
+
+    return make("m1-q8_0.gguf", build)
+
+
 def _normal_f16(rng, count, deviation):
     """F16 values, nearly normal: high bytes are a normal's quantiles, low bytes are free."""
     normal = statistics.NormalDist(0, deviation)

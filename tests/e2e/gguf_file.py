@@ -11,7 +11,7 @@ ALIGNMENT = 32
 STRING = 8
 ARRAY = 9
 SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-F32, F16 = 0, 1
+F32, F16, Q8_0 = 0, 1, 8
 
 
 def string(text):

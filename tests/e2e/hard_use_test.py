@@ -102,9 +102,10 @@ class ManyStreams(Case):
         return max(peak, server.resident_bytes())
 
     def wait_for_stalls(self, server, count):
-        # A reset by the server ends a silent client's stream; few may fit in the socket buffers.
+        # A reset by the server ends a silent client's stream; a few fit in the socket buffers, and
+        # waiting for these would take all the time there is.
         name = "artery:stream_stalls_total"
-        wait_until(lambda: server.metric(name) >= count, 240, every=0.5)
+        wait_until(lambda: server.metric(name) >= 0.9 * count, 240, every=0.5)
         stalled = server.metric(name)
         self.assertGreaterEqual(stalled, 0.9 * count, server.log)
         return stalled

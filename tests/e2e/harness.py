@@ -32,6 +32,13 @@ def artery_bin():
     return str(built[-1])
 
 
+def clean_environment():
+    """Flags may be set by the environment too; those of the caller are not a test's. Servers keep no
+    KV store unless their test names one: the user's folder is not the tests' place."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ARTERY_")}
+    return {**env, "ARTERY_KV_DIR": "none"}
+
+
 def wait_until(condition, seconds=60, every=0.01):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -47,8 +54,6 @@ class Server:
 
     def __init__(self, model, *flags, ready=True, tls=None, before=()):
         """`tls`: the ssl context that clients use. `before`: a command to start it under."""
-        # Flags may be set by the environment too; those of the caller are not this server's.
-        env = {k: v for k, v in os.environ.items() if not k.startswith("ARTERY_")}
         self.tls = tls
         command = [*before, artery_bin(), "serve", str(model), "--port", "0", *map(str, flags)]
         self.lines = []
@@ -57,7 +62,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=env,
+            env=clean_environment(),
             start_new_session=True,
         )
         self.pid = self.process.pid
@@ -207,12 +212,11 @@ class Server:
 
 def run_artery(*arguments, seconds=HANG_S):
     """A verb that ends by itself: (exit code, standard output, standard error)."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("ARTERY_")}
     done = subprocess.run(
         [artery_bin(), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env=env,
+        env=clean_environment(),
         timeout=seconds,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()

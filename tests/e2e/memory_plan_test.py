@@ -188,6 +188,14 @@ class RealLoads(Case):
                     break
             else:
                 self.fail(f"the pool did not fill: {status}")
+            # Saved windows: of prompts as long as a window, as many as there is room for.
+            spare = status.get("window_pages_total", 0) - status.get("window_pages_in_use", 0)
+            turn = 0
+            while spare > 0 and status["window_pages_saved"] < 0.9 * spare and turn < 24:
+                text = " ".join(([str(turn)] + WORDS[turn % len(WORDS) :]) * context)
+                server.complete(server.tokenize(text)[:500], max_tokens=4, temperature=0)
+                status = server.status()
+                turn += 1
             # Four at once, and logits of 64 rows of a prompt.
             ids = server.tokenize(" ".join(WORDS * 8))[:80]
             jobs = [lambda n=n: server.complete(ids, max_tokens=4, seed=n) for n in range(4)]

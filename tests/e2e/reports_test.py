@@ -426,6 +426,7 @@ class BadFiles(Case):
                 [harness.artery_bin(), *map(str, arguments)],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=harness.clean_environment(),
             )
             watchdog = threading.Timer(harness.HANG_S, process.kill)
             watchdog.start()

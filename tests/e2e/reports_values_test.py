@@ -262,7 +262,7 @@ class ChangingFiles(Case):
             for start in range(2):
                 with Server(model, "--log-level", "debug", before=before) as server:
                     answer = server.complete("x", temperature=0, max_tokens=4)
-                    log = server.log
+                    log = "\n".join(server.lines)
                 self.assertEqual("hashed" in log, start == 0, log)
                 self.assertIn("start phases, ms: open=", log)
                 found = (answer["system_fingerprint"], answer["choices"][0]["text"])
