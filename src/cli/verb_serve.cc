@@ -2,7 +2,6 @@
 // waits for signals.
 
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,19 +9,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <set>
-#include <thread>
 
 #include "base/log.h"
 #include "cli/key_file.h"
 #include "cli/kv_flags.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
-#include "cli/progress.h"
 #include "cli/report.h"
-#include "cli/serving.h"
+#include "cli/serving_flags.h"
+#include "cli/serving_loader.h"
 #include "cli/signals.h"
-#include "cli/speculative_config.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "server/server.h"
@@ -140,99 +136,7 @@ std::vector<Flag> report_flags() {
        .fallback = "none",
        .help = "also export vLLM's metric names",
        .choices = "none|vllm"},
-      {.name = "log-level",
-       .kind = K::kChoice,
-       .fallback = "info",
-       .help = "least level logged",
-       .choices = "debug|info|warn|error"},
-  };
-}
-
-std::vector<Flag> engine_flags() {
-  using K = FlagKind;
-  return {
-      max_model_len_flag(),
-      max_num_seqs_flag(),
-      max_num_batched_tokens_flag(),
-      {.name = "max-queued-requests",
-       .kind = K::kInteger,
-       .fallback = "256",
-       .help = "requests that may wait; more get 429",
-       .value_name = "N",
-       .min = 1,
-       .max = 1e6},
-      {.name = "enable-prefix-caching",
-       .kind = K::kSwitch,
-       .fallback = "true",
-       .help = "reuse the KV of prompt prefixes computed before",
-       .negatable = true},
-      {.name = "speculative-config",
-       .kind = K::kText,
-       .fallback = "auto",
-       .help =
-           "drafts from the text itself, with unchanged output; auto: where the measured cost of "
-           "a step says they pay; off; or vLLM's JSON: "
-           "{\"method\":\"ngram\",\"num_speculative_tokens\":4}",
-       .value_name = "JSON"},
-      {.name = "seed",
-       .kind = K::kInteger,
-       .fallback = "-1",
-       .help = "seed of requests that name none; -1: a new one for each",
-       .value_name = "N",
-       .min = -1},
-      kv_cache_dtype_flag(),
-      kv_cache_memory_bytes_flag(),
-      chat_template_flag(),
-      threads_flag(),
-      isa_flag(),
-      numerics_flag(),
-      gpu_layers_flag(),
-  };
-}
-
-std::vector<Flag> parser_flags() {
-  return {
-      {.name = "tool-call-parser",
-       .fallback = "auto",
-       .help =
-           "how the model writes tool calls: hermes, llama3_json, mistral, openai, deepseek_v3, "
-           "qwen3_coder and others of vLLM's names, none, or auto: by the chat template",
-       .value_name = "NAME"},
-      {.name = "reasoning-parser",
-       .fallback = "auto",
-       .help = "how the model marks its reasoning: qwen3, deepseek_r1, deepseek_v3, mistral, "
-               "openai_gptoss, none, or auto: by the chat template",
-       .value_name = "NAME"},
-      {.name = "enable-auto-tool-choice",
-       .kind = FlagKind::kSwitch,
-       .fallback = "true",
-       .help = "changes nothing: taken as vLLM's users type it; tool calls are read when there is "
-               "a parser",
-       .negatable = true},
-  };
-}
-
-std::vector<Flag> responses_flags() {
-  using K = FlagKind;
-  return {
-      {.name = "responses-db",
-       .help =
-           "SQLite file that keeps answers of /v1/responses over restarts (previous_response_id, "
-           "GET by id); without it they are kept in memory",
-       .value_name = "FILE"},
-      {.name = "responses-ttl",
-       .kind = K::kInteger,
-       .fallback = "2592000",
-       .help = "how long they are kept",
-       .value_name = "S",
-       .min = 1,
-       .max = 1e9},
-      {.name = "responses-max-bytes",
-       .kind = K::kBytes,
-       .fallback = "256M",
-       .help = "how many bytes of them are kept, the newest",
-       .value_name = "BYTES",
-       .min = 1}
+      log_level_flag("info"),
   };
 }
 
@@ -248,12 +152,6 @@ std::vector<Flag> serve_flags() {
         responses_flags()})
     flags.insert(flags.end(), group.begin(), group.end());
   return flags;
-}
-
-LogLevel parse_log_level(const std::string& text) {
-  if (text == "debug") return LogLevel::kDebug;
-  if (text == "warn") return LogLevel::kWarn;
-  return text == "error" ? LogLevel::kError : LogLevel::kInfo;
 }
 
 void set_limits(const Options& options, server::Config& config) {
@@ -289,109 +187,10 @@ Result<server::Config> server_config(
   config.log_requests = !options.on("disable-log-requests");
   config.metrics_compat_vllm = options.text("metrics-compat") == "vllm";
   config.cache_ttl = kv.ttl;
-  config.responses_file = options.text("responses-db");
-  config.responses_ttl_s = options.integer("responses-ttl");
-  config.responses_bytes_max = options.integer("responses-max-bytes");
-  const std::int64_t seed = options.integer("seed");
-  if (seed >= 0) config.seed = static_cast<std::uint64_t>(seed);
+  set_answers(options, config);
   config.version = version_number();
   return config;
 }
-
-ServingWish serving_wish(const Options& options, const std::string& model_path) {
-  ServingWish wish;
-  wish.model_path = model_path;
-  wish.chat_template = options.text("chat-template");
-  wish.compute = compute_wish(options, true);
-  wish.max_model_len = options.integer("max-model-len");
-  wish.kv_pool_bytes = options.integer("kv-cache-memory-bytes");
-  wish.engine.max_num_seqs = static_cast<int>(options.integer("max-num-seqs"));
-  wish.engine.max_num_batched_tokens = static_cast<int>(options.integer("max-num-batched-tokens"));
-  wish.engine.inbox_max = static_cast<int>(options.integer("max-queued-requests"));
-  wish.engine.enable_prefix_caching = options.on("enable-prefix-caching");
-  return wish;
-}
-
-codec::ParserChoice parser_choice(const Options& options) {
-  return {options.text("tool-call-parser"), options.text("reasoning-parser")};
-}
-
-// Null without a template: then there is no chat.
-std::shared_ptr<const codec::OutputFormat> make_output_format(
-    const codec::ParserChoice& choice, const LoadedModel& loaded
-) {
-  if (loaded.chat_template == nullptr) return nullptr;
-  const std::vector<std::string> texts = template_tokens(*loaded.tokenizer).control;
-  const std::set<std::string, std::less<>> control(texts.begin(), texts.end());
-  const auto is_control = [control](std::string_view text) { return control.contains(text); };
-  auto format = codec::OutputFormat::make(choice, loaded.chat_template->source(), is_control);
-  if (!format) return nullptr;  // checked at start
-  log_info(
-      "tool-call-parser={} reasoning-parser={}", (*format)->tool_call(), (*format)->reasoning()
-  );
-  return format.take();
-}
-
-// Loads in its own thread, attaches to the server, then makes done_fd() readable.
-class Loader {
- public:
-  Loader(
-      ServingWish wish, codec::ParserChoice parsers, server::Server& server, std::string model_name
-  )
-      : server_(&server), parsers_(std::move(parsers)), done_fd_(eventfd(0, EFD_CLOEXEC)) {
-    thread_ = std::thread([this, wish = std::move(wish), name = std::move(model_name)] {
-      run(wish, name);
-    });
-  }
-  ~Loader() {
-    if (thread_.joinable()) thread_.join();
-    close(done_fd_);
-  }
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
-
-  int done_fd() const { return done_fd_; }
-  // Waits for the thread to end; at once when done_fd() was readable.
-  Result<LoadedModel>& result() {
-    if (thread_.joinable()) thread_.join();
-    return result_;
-  }
-
- private:
-  void run(const ServingWish& wish, const std::string& name) {
-    try {
-      Progress progress("loading " + name);
-      const auto on_progress = [&](std::uint64_t done, std::uint64_t total) {
-        progress.update(done, total);
-        if (total > 0)
-          server_->set_load_progress(static_cast<double>(done) / static_cast<double>(total));
-      };
-      result_ = load_serving(wish, on_progress, server_->observer(), system_clock());
-    } catch (const std::bad_alloc&) {
-      result_ = fail(Code::kOutOfMemory, "out of memory while loading {}", wish.model_path);
-    } catch (const std::exception& error) {
-      result_ = fail(Code::kInternal, "while loading {}: {}", wish.model_path, error.what());
-    }
-    if (result_)
-      server_->attach({
-          result_->engine,
-          result_->tokenizer,
-          result_->chat_template,
-          result_->chat_template_error,
-          name,
-          result_->fingerprint,
-          make_output_format(parsers_, *result_),
-      });
-    const std::uint64_t one = 1;
-    if (write(done_fd_, &one, sizeof one) != sizeof one) std::abort();
-  }
-
-  server::Server* server_;
-  const codec::ParserChoice parsers_;
-  int done_fd_;
-  Result<LoadedModel> result_ = fail(Code::kInternal, "not loaded yet");
-  std::thread thread_;
-};
 
 // A descriptor a connection, and some for files: the soft limit is often 1024.
 void raise_open_files(int connections_max) {
@@ -494,10 +293,9 @@ int drain(
 Result<int> run_serve(const Options& options) {
   const std::string model_path = TRY(options.require("model"));
   TRY(codec::check_parser_choice(parser_choice(options)));
-  ServingWish wish = serving_wish(options, model_path);
-  wish.kv = TRY(kv_wish(options));
-  wish.engine.speculation = TRY(parse_speculative_config(options.text("speculative-config")));
-  set_log_level(parse_log_level(options.text("log-level")));
+  ServingWish wish = TRY(serving_wish(options, model_path));
+  wish.engine.inbox_max = static_cast<int>(options.integer("max-queued-requests"));
+  set_log_level(log_level_of(options));
   const bool reloads = options.is_set("api-keys") || options.is_set("ssl-certfile");
   SignalWatch signals = TRY(SignalWatch::open(reloads));
   const Clock& clock = system_clock();
@@ -521,7 +319,14 @@ Result<int> run_serve(const Options& options) {
           model_path
       )
   );
-  Loader loader(std::move(wish), parser_choice(options), *server, name);
+  ServingLoader loader(
+      std::move(wish),
+      parser_choice(options),
+      name,
+      {[&](double share) { server->set_load_progress(share); },
+       server->observer(),
+       [&](server::Serving serving) { server->attach(std::move(serving)); }}
+  );
   if (const auto signal = wait_for_end(signals, options, *server, nullptr, loader.done_fd())) {
     leave_now(*signal);
   }
