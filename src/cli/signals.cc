@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 namespace artery::cli {
@@ -36,6 +38,11 @@ std::optional<int> SignalWatch::wait(int timeout_ms, int other_fd) {
   signalfd_siginfo info{};
   if (read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
+}
+
+void leave_now(int signal) {
+  std::fflush(nullptr);
+  std::_Exit(128 + signal);
 }
 
 }  // namespace artery::cli

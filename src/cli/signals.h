@@ -27,4 +27,8 @@ class SignalWatch {
   int fd_;
 };
 
+// Ends the process without waiting for anything: a second signal, or one during a load, where no
+// answer is under way.
+[[noreturn]] void leave_now(int signal);
+
 }  // namespace artery::cli

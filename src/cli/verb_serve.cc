@@ -257,13 +257,6 @@ std::optional<int> wait_for_end(
   }
 }
 
-// Ends the process without waiting for anything: a second signal, or one during the load, where no
-// answer is under way.
-[[noreturn]] void leave_now(int signal) {
-  std::fflush(nullptr);
-  std::_Exit(128 + signal);
-}
-
 int drain(
     int signal,
     server::Server& server,

@@ -8,6 +8,7 @@ namespace artery::cli {
 
 Verb serve_verb();
 Verb run_verb();
+Verb run_batch_verb();
 Verb bench_kv_verb();
 Verb bench_model_verb();
 Verb bench_serve_verb();

@@ -29,7 +29,9 @@ bool starts_a_server(const std::vector<std::string>& arguments) {
   const auto has = [&](const char* word) {
     return std::find(arguments.begin(), arguments.end(), word) != arguments.end();
   };
-  return !arguments.empty() && arguments[0] == "serve" && !has("--print-config");
+  const bool serves =
+      !arguments.empty() && (arguments[0] == "serve" || arguments[0] == "run-batch");
+  return serves && !has("--print-config");
 }
 
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
@@ -149,9 +151,9 @@ Outcome run_artery(const std::vector<std::string>& arguments, const std::string&
   return run_artery(Invocation{.arguments = arguments, .input = input, .environment = {}});
 }
 
-Server::Server(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "serve");
-  arguments.insert(arguments.end(), {"--port", "0"});
+Server::Server(std::vector<std::string> arguments, const std::string& verb) {
+  arguments.insert(arguments.begin(), verb);
+  if (verb == "serve") arguments.insert(arguments.end(), {"--port", "0"});
   const Child child = spawn({.arguments = arguments, .input = "", .environment = {}}, false);
   pid_ = child.pid;
   err_fd_ = child.err;

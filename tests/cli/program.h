@@ -28,10 +28,11 @@ struct Invocation {
 Outcome run_artery(const Invocation& invocation);
 Outcome run_artery(const std::vector<std::string>& arguments, const std::string& input = "");
 
-// A running `artery serve ARGUMENTS... --port 0`; killed when it goes out of scope.
+// A running `artery serve ARGUMENTS... --port 0`, or another verb that runs until it is told to
+// end; killed when it goes out of scope.
 class Server {
  public:
-  explicit Server(std::vector<std::string> arguments);
+  explicit Server(std::vector<std::string> arguments, const std::string& verb = "serve");
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -17,6 +17,7 @@ const std::vector<std::vector<std::string>>& verbs() {
   static const std::vector<std::vector<std::string>> all = {
       {"serve"},
       {"run"},
+      {"run-batch"},
       {"bench", "model"},
       {"bench", "serve"},
       {"bench", "tokenizer"},
