@@ -8,6 +8,7 @@ namespace artery::kvstore {
 namespace {
 
 constexpr std::int64_t kRoundNs = 1'000'000'000;
+constexpr std::int64_t kDropNs = 10'000'000;  // while a dropped segment waits for its copies
 constexpr std::int64_t kRotateAtLeast = 4 << 20;
 constexpr std::size_t kKeysAtOnce = 256;  // under the lock
 
@@ -42,7 +43,8 @@ std::size_t over(const SegmentFile& segment) {
 }  // namespace
 
 bool Checkpointer::is_clean() {
-  if (!entries_.empty() || !core_.changes.empty() || !removals_.empty() || journal_dirty_) {
+  if (!entries_.empty() || !core_.changes.empty() || !removals_.empty() || journal_dirty_ ||
+      !core_.drops.empty()) {
     return false;
   }
   for (const auto& [id, segment] : core_.segments.all()) {
@@ -56,7 +58,8 @@ void Checkpointer::pump() {
   if (phase_ != Phase::kIdle || core_.journal == nullptr || core_.is_out()) return;
   const std::int64_t since = core_.now_ns() - last_ns_;
   // One that failed is not tried again at once.
-  const bool is_due = core_.wants_round && !failed_ ? true : since >= kRoundNs;
+  const std::int64_t pause = core_.drops.empty() || failed_ ? kRoundNs : kDropNs;
+  const bool is_due = (core_.wants_round && !failed_) || since >= pause;
   if (!is_due || (is_clean() && !core_.wants_round)) return;
   begin();
 }
@@ -98,6 +101,7 @@ void Checkpointer::segment_synced(SegmentId id, std::size_t puts, const IoEnd& e
 void Checkpointer::gather() {
   phase_ = Phase::kJournal;
   for (auto& [id, segment] : core_.segments.all()) gather_puts(segment);
+  core_.settle_drops();
   std::vector<Catalog::Evicted> evicted;
   {
     const MutexLock lock(core_.state->mu);
@@ -239,7 +243,7 @@ void Checkpointer::remove_dropped() {
 std::vector<IndexEntry> Checkpointer::live_state() {
   std::vector<IndexEntry> out;
   for (const auto& [id, segment] : core_.segments.all()) {
-    if (segment.is_dropped) continue;
+    if (segment.is_dropped && !segment.awaits_copies) continue;
     std::vector<Entry> entries;
     {
       const MutexLock lock(core_.state->mu);

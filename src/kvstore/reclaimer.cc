@@ -242,6 +242,8 @@ void Reclaimer::was_written(const Copy& copy, const IoEnd& end) {
     }
   }
   if (!is_written) job_->is_stuck = job_->has_failed = true;
+  std::int64_t& last = job_->copied[copy.place.segment];
+  last = std::max(last, copy.place.offset);
   over(copy);
 }
 
@@ -273,7 +275,9 @@ void Reclaimer::finish() {
     core_.state->catalog.drop_segment(job->victim.segment, MissReason::kEvicted);
     return;
   }
-  core_.drop_segment(job->victim.segment, MissReason::kEvicted);
+  std::vector<Place> copies;
+  for (const auto& [segment, offset] : job->copied) copies.push_back({segment, offset, 0});
+  core_.drop_segment(job->victim.segment, MissReason::kEvicted, std::move(copies));
   core_.count([](StoreStatus& counts) { ++counts.segments_reclaimed; });
 }
 

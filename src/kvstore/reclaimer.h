@@ -7,6 +7,7 @@
 // The store thread's.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "kvstore/store_core.h"
@@ -34,8 +35,9 @@ class Reclaimer {
     Catalog::Victim victim;
     std::size_t next = 0;
     int under_way = 0;
-    bool is_stuck = false;    // a copy found no place
-    bool has_failed = false;  // for the disk's sake
+    std::map<SegmentId, std::int64_t> copied;  // the last offset in each
+    bool is_stuck = false;                     // a copy found no place
+    bool has_failed = false;                   // for the disk's sake
   };
   struct Copy {
     Entry entry;

@@ -48,6 +48,7 @@ struct SegmentFile {
   bool is_sealing = false;
   std::int64_t seal_tried_ns = -1;  // monotonic
   bool is_dropped = false;          // forgotten; the file goes when the journal says so
+  bool awaits_copies = false;       // the journal may not say so yet
   int writes = 0;                   // under way
   std::deque<Put> puts;             // not journaled, in order of offset
   std::size_t synced = 0;           // so many of them, from the front, are on the disk

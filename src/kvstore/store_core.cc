@@ -135,7 +135,7 @@ void StoreCore::note_erased(const ChainKey& key, const Place& place) {
   if (file != nullptr && file->has_footer()) file->erased.emplace_back(key, place.offset);
 }
 
-void StoreCore::drop_segment(SegmentId id, MissReason why) {
+void StoreCore::drop_segment(SegmentId id, MissReason why, std::vector<Place> copies) {
   {
     const MutexLock lock(state->mu);
     state->catalog.drop_segment(id, why);
@@ -144,8 +144,33 @@ void StoreCore::drop_segment(SegmentId id, MissReason why) {
   if (segment == nullptr) return;
   segment->is_dropped = true;
   if (config.read_only) return;
-  changes.push_back({.kind = EntryKind::kDropSegment, .place = {.segment = id}});
+  segment->awaits_copies = true;
+  drops.push_back({id, std::move(copies)});
+  settle_drops();
   wants_round = true;
+}
+
+// Journaled, or given up. A segment that was dropped itself answers for its records until its own
+// drop is through.
+bool StoreCore::is_safe(const Place& copy) const {
+  const auto at = segments.all().find(copy.segment);
+  if (at == segments.all().end()) return true;
+  if (at->second.is_dropped) return !at->second.awaits_copies;
+  return std::ranges::none_of(at->second.puts, [&](const SegmentFile::Put& put) {
+    return put.entry.place.offset <= copy.offset;
+  });
+}
+
+void StoreCore::settle_drops() {
+  std::erase_if(drops, [&](const Drop& drop) {
+    const bool is_ready =
+        std::ranges::all_of(drop.copies, [&](const Place& copy) { return is_safe(copy); });
+    if (!is_ready) return false;
+    if (const auto at = segments.all().find(drop.segment); at != segments.all().end())
+      at->second.awaits_copies = false;
+    changes.push_back({.kind = EntryKind::kDropSegment, .place = {.segment = drop.segment}});
+    return true;
+  });
 }
 
 void StoreCore::open_failed(SegmentId id, const Error& error) {

@@ -53,6 +53,13 @@ struct StoreCore {
 
   // Changes of the index that the journal has not got yet: kErase, kDropSegment, kSeal.
   std::vector<IndexEntry> changes;
+  // A segment may be dropped in the journal, and its file go, when what was copied out of it is on
+  // the disk and journaled.
+  struct Drop {
+    SegmentId segment = 0;
+    std::vector<Place> copies;  // the last one in each segment
+  };
+  std::vector<Drop> drops;     // not among the changes yet; in order
   bool wants_round = false;    // journal now, not at the next second
   bool holds_reclaim = false;  // no segment is begun to be reclaimed
   bool wants_reclaim = false;  // a file could not be made: give something up
@@ -88,8 +95,11 @@ struct StoreCore {
   void erase(const ChainKey& key, SegmentId segment, MissReason why);
   // Makes it last that the record which lies there (offset 0: any of that key) is gone.
   void note_erased(const ChainKey& key, const Place& place);
-  // All of a segment's records; its file goes once the journal knows.
-  void drop_segment(SegmentId id, MissReason why);
+  // All of a segment's records; its file goes once the journal knows, and not before it has what
+  // was copied out of it.
+  void drop_segment(SegmentId id, MissReason why, std::vector<Place> copies = {});
+  // Changes come of those drops whose copies are safe.
+  void settle_drops();
   // It could not be opened: lost if it is gone, else trouble that may pass.
   void open_failed(SegmentId id, const Error& error);
   // The file is gone, or shorter than its records.
@@ -99,6 +109,8 @@ struct StoreCore {
   Result<> write_super(SuperBlock next);
 
  private:
+  bool is_safe(const Place& copy) const;
+
   std::uint64_t sequence_ = 0;
   std::set<std::string, std::less<>> causes_;
 };

@@ -30,6 +30,7 @@ struct Course {
   StoreConfig config;
   std::int64_t slack = 1;  // durable records that one crash may cost
   double share = 0.99;     // of all durable ones that have to come
+  std::vector<testing::Fault> faults = {};
 };
 
 // Much room; and so little that segments are reclaimed all the time.
@@ -40,10 +41,24 @@ Course tight() {
   course.config.segment_bytes = 64 << 10;
   return course;
 }
+// Syncs of segments take longer than a reclaim: what was copied forward is not safe yet when the
+// segment that it came from could go.
+Course late() {
+  Course course = tight();
+  course.name = "late";
+  testing::Fault fault;
+  fault.kind = testing::Fault::Kind::kSlow;
+  fault.ops = testing::Fault::kSync;
+  fault.name = "seg-";
+  fault.probability = 1;
+  fault.seconds = 0.01;
+  course.faults = {fault};
+  return course;
+}
 // So little for each tenant that records go for it all the time. A use of the last second is lost
 // with it, and then another record goes.
 Course bounded() {
-  Course course{"bounded", small_config(), 4, 0.97};
+  Course course{"bounded", small_config(), 8, 0.97};
   course.config.quotas = {{"", 1 << 20}, {"anna", 256 << 10}};
   return course;
 }
@@ -69,6 +84,7 @@ void crash_and_look(
 ) {
   Rig rig(seed, course.config);
   rig.files->crash_at(event);
+  for (const testing::Fault& fault : course.faults) rig.files->inject(fault);
   play(rig);
   // The run may have ended before: then the next event it is, and nothing is durable from here on.
   if (!rig.files->crashed()) rig.files->crash_at(rig.files->events() + 1);
@@ -158,6 +174,8 @@ TEST_F(StoreCrash, KilledAnywhere) { sample(roomy(), Crash::kProcess); }
 TEST_F(StoreCrash, KilledAnywhereWhileReclaiming) { sample(tight(), Crash::kProcess); }
 TEST_F(StoreCrash, PowerLostAnywhere) { sample(roomy(), Crash::kPower); }
 TEST_F(StoreCrash, PowerLostAnywhereWhileReclaiming) { sample(tight(), Crash::kPower); }
+TEST_F(StoreCrash, KilledAnywhereWhileCopiesAreLate) { sample(late(), Crash::kProcess); }
+TEST_F(StoreCrash, PowerLostAnywhereWhileCopiesAreLate) { sample(late(), Crash::kPower); }
 TEST_F(StoreCrash, KilledAnywhereWithQuotas) { sample(bounded(), Crash::kProcess); }
 TEST_F(StoreCrash, PowerLostAnywhereWithQuotas) { sample(bounded(), Crash::kPower); }
 
@@ -226,7 +244,7 @@ TEST_F(StoreCrash, Soak) {
   if (seconds <= 0) GTEST_SKIP() << "on demand: ARTERY_SOAK_SECONDS=3600";
   const StopWatch watch;
   for (std::uint64_t seed = seed_; watch.seconds() < static_cast<double>(seconds); ++seed) {
-    for (const Course& course : {roomy(), tight(), bounded()}) {
+    for (const Course& course : {roomy(), tight(), late(), bounded()}) {
       for (const Crash crash : {Crash::kProcess, Crash::kPower})
         crash_everywhere(course, crash, 200, seed);
     }
