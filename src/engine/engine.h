@@ -249,7 +249,8 @@ class Engine {
   virtual std::string numerics_id() const = 0;
   // Of the tier behind the RAM prefix cache; nullopt: there is none.
   virtual std::optional<kvstore::StoreStatus> store_status() const { return std::nullopt; }
-  // Drops all unreferenced cached pages in RAM. False when some are still in use.
+  // Drops all unreferenced cached pages in RAM; waits for a step that has no request any more.
+  // False when some are still in use.
   virtual bool reset_prefix_cache() = 0;
   // Refuses new requests, lets the running ones end. True when empty before `timeout_s`.
   virtual bool drain(double timeout_s) = 0;

@@ -18,6 +18,8 @@
 namespace artery::engine {
 namespace {
 
+constexpr std::chrono::milliseconds kResetIdle{1000}, kResetBusy{20}, kResetPause{2};
+
 std::string random_secret() {
   std::string secret;
   for (int i = 0; i < 4; ++i) {
@@ -167,12 +169,19 @@ std::optional<kvstore::StoreStatus> EngineImpl::store_status() const {
   return status;
 }
 
+// A request's end is told before the step after it, which may hold its pages, has landed. So what
+// does not go at once is asked for again: for a moment, and without running requests for longer.
 bool EngineImpl::reset_prefix_cache() {
+  const auto begun = std::chrono::steady_clock::now();
   MutexLock lock(mu_);
-  const std::uint64_t mine = ++resets_asked_;
-  orders_cv_.notify_one();
-  while (resets_done_ < mine) changes_cv_.wait(mu_);
-  return reset_clean_;
+  while (true) {
+    const std::uint64_t mine = ++resets_asked_;
+    orders_cv_.notify_one();
+    while (resets_done_ < mine) changes_cv_.wait(mu_);
+    const auto patience = live_.empty() ? kResetIdle : kResetBusy;
+    if (reset_clean_ || std::chrono::steady_clock::now() > begun + patience) return reset_clean_;
+    changes_cv_.wait_for(mu_, kResetPause);
+  }
 }
 
 void EngineImpl::begin_drain() {
