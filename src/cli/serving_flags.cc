@@ -87,7 +87,7 @@ std::vector<Flag> responses_flags() {
       {.name = "responses-max-bytes",
        .kind = K::kBytes,
        .fallback = "256M",
-       .help = "how many bytes of them are kept, the newest",
+       .help = "how many bytes of them are kept; over it the tenant with most loses its oldest",
        .value_name = "BYTES",
        .min = 1}
   };

@@ -81,6 +81,22 @@ TEST(ResponseStore, TheNewestWithinTheBytes) {
   for (const char* id : {"r7", "r8", "r9"}) EXPECT_TRUE(has(*store, id, "", 110)) << id;
 }
 
+TEST(ResponseStore, NobodyPushesOutOthers) {
+  ResponseStoreConfig config;
+  config.bytes_max = 100;
+  const auto store = opened(config);
+  ASSERT_TRUE(store->put(made("a1", "ada", 100), 100));
+  for (int i = 0; i < 10; ++i)
+    ASSERT_TRUE(store->put(made("b" + std::to_string(i), "bob", 101 + i), 101 + i));
+  EXPECT_TRUE(has(*store, "a1", "ada", 111));
+  EXPECT_FALSE(has(*store, "b7", "bob", 111));
+  EXPECT_TRUE(has(*store, "b8", "bob", 111) && has(*store, "b9", "bob", 111));
+  // What was deleted makes room.
+  ASSERT_TRUE(store->remove("b8", "bob"));
+  ASSERT_TRUE(store->put(made("a2", "ada", 112), 112));
+  EXPECT_TRUE(has(*store, "a1", "ada", 112) && has(*store, "b9", "bob", 112));
+}
+
 TEST(ResponseStore, OneThatIsTooLargeCostsNoOther) {
   ResponseStoreConfig config;
   config.bytes_max = 100;
@@ -99,6 +115,17 @@ TEST_F(ResponseStoreFile, SurvivesARestart) {
   config.file = file_;
   ASSERT_TRUE(opened(config)->put(made("r1", "", 100), 100));
   EXPECT_TRUE(has(*opened(config), "r1", "", 100));
+}
+
+TEST_F(ResponseStoreFile, BytesAreCountedAfterARestart) {
+  ResponseStoreConfig config;
+  config.file = file_;
+  config.bytes_max = 70;
+  for (const char* id : {"r1", "r2"}) ASSERT_TRUE(opened(config)->put(made(id, "", 100), 100));
+  const auto store = opened(config);
+  ASSERT_TRUE(store->put(made("r3", "", 101), 101));
+  EXPECT_FALSE(has(*store, "r1", "", 101));
+  EXPECT_TRUE(has(*store, "r2", "", 101) && has(*store, "r3", "", 101));
 }
 
 TEST_F(ResponseStoreFile, LeavesOthersFilesAlone) {

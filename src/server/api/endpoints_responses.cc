@@ -103,15 +103,16 @@ void App::responses(Call& call) {
   if (!request) return;
   auto input = input_of(*now, *request);
   if (!input) return reply_error(call, input.error());
+  const bool is_kept = request->beyond.store.value_or(true);
   StoredResponse stored;
   stored.tenant = tenant_of(call);
   stored.created_s = now_s(call);
-  stored.input = codec::api::input_items(*body).value_or("[]");
+  if (is_kept) stored.input = codec::api::input_items(*body).value_or("[]");
 
   input->id_prefix = "resp_";
   input->make_writer = [answer = answer_of(*request),
                         is_stream = request->stream,
-                        is_kept = request->beyond.store.value_or(true),
+                        is_kept,
                         tokens = static_cast<std::int64_t>(input->prompts.front().ids.size()),
                         tokenizer = now->serving->tokenizer.get(),
                         store = responses_,

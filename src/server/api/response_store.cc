@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -24,6 +25,7 @@ CREATE TABLE IF NOT EXISTS responses (
   response TEXT NOT NULL,
   bytes INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS by_age ON responses (created_s);
+CREATE INDEX IF NOT EXISTS by_tenant ON responses (tenant, number);
 )";
 
 }  // namespace
@@ -121,6 +123,7 @@ Result<std::unique_ptr<ResponseStore>> ResponseStore::open(ResponseStoreConfig c
   constexpr int kBusyMs = 2000;
   sqlite3_busy_timeout(db, kBusyMs);
   TRY(store->create_tables());
+  TRY(store->count_bytes());
   return store;
 }
 
@@ -129,19 +132,48 @@ ResponseStore::~ResponseStore() {
   sqlite3_close(db_);
 }
 
-Result<> ResponseStore::prune(std::int64_t now_s) {
-  Statement old(db_, "DELETE FROM responses WHERE created_s < ?");
-  if (old.bind(now_s - config_.ttl_s).step() != SQLITE_DONE) {
-    return tl::unexpected<Error>(failure("drop old responses"));
+Result<> ResponseStore::count_bytes() {
+  Statement sums(db_, "SELECT tenant, sum(bytes) FROM responses GROUP BY tenant");
+  int step = sums.step();
+  for (; step == SQLITE_ROW; step = sums.step()) bytes_of_[sums.text(0)] = sums.number(1);
+  if (step != SQLITE_DONE) return tl::unexpected<Error>(failure("read the file"));
+  return {};
+}
+
+std::int64_t ResponseStore::bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& [tenant, bytes] : bytes_of_) sum += bytes;
+  return sum;
+}
+
+Result<bool> ResponseStore::drop(Statement& statement) {
+  bool has_dropped = false;
+  int step = statement.step();
+  for (; step == SQLITE_ROW; step = statement.step()) {
+    has_dropped = true;
+    const auto of = bytes_of_.find(statement.text(0));
+    if (of == bytes_of_.end()) continue;  // of another process
+    of->second -= statement.number(1);
+    if (of->second <= 0) bytes_of_.erase(of);
   }
-  // All but the newest ones that fit together.
-  Statement excess(
-      db_,
-      "DELETE FROM responses WHERE number <= (SELECT coalesce(max(number), 0) FROM (SELECT number, "
-      "sum(bytes) OVER (ORDER BY number DESC) AS kept FROM responses) WHERE kept > ?)"
-  );
-  if (excess.bind(config_.bytes_max).step() != SQLITE_DONE) {
-    return tl::unexpected<Error>(failure("drop responses beyond the limit"));
+  if (step != SQLITE_DONE) return tl::unexpected<Error>(failure("drop responses"));
+  return has_dropped;
+}
+
+Result<> ResponseStore::prune(std::int64_t now_s) {
+  Statement old(db_, "DELETE FROM responses WHERE created_s < ? RETURNING tenant, bytes");
+  TRY(drop(old.bind(now_s - config_.ttl_s)));
+  while (bytes() > config_.bytes_max) {
+    const auto most =
+        std::ranges::max_element(bytes_of_, {}, [](const auto& of) { return of.second; });
+    const std::string tenant = most->first;
+    Statement oldest(
+        db_,
+        "DELETE FROM responses WHERE number = (SELECT min(number) FROM responses WHERE tenant = ?) "
+        "RETURNING tenant, bytes"
+    );
+    // Nothing there: another process has deleted it.
+    if (!TRY(drop(oldest.bind(tenant)))) bytes_of_.erase(tenant);
   }
   return {};
 }
@@ -162,7 +194,7 @@ Result<> ResponseStore::put(const StoredResponse& response, std::int64_t now_s) 
   {
     Statement insert(
         db_,
-        "INSERT OR REPLACE INTO responses (id, tenant, created_s, input, output, response, bytes) "
+        "INSERT INTO responses (id, tenant, created_s, input, output, response, bytes) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)"
     );
     insert.bind(response.id).bind(response.tenant).bind(response.created_s);
@@ -170,6 +202,7 @@ Result<> ResponseStore::put(const StoredResponse& response, std::int64_t now_s) 
     insert.bind(static_cast<std::int64_t>(bytes));
     if (insert.step() != SQLITE_DONE) return tl::unexpected<Error>(failure("store a response"));
   }
+  bytes_of_[response.tenant] += static_cast<std::int64_t>(bytes);
   return prune(now_s);
 }
 
@@ -192,11 +225,8 @@ Result<std::optional<StoredResponse>> ResponseStore::get(
 
 Result<bool> ResponseStore::remove(const std::string& id, const std::string& tenant) {
   const MutexLock lock(mu_);
-  Statement erase(db_, "DELETE FROM responses WHERE id = ? AND tenant = ?");
-  if (erase.bind(id).bind(tenant).step() != SQLITE_DONE) {
-    return tl::unexpected<Error>(failure("delete a response"));
-  }
-  return sqlite3_changes(db_) > 0;
+  Statement erase(db_, "DELETE FROM responses WHERE id = ? AND tenant = ? RETURNING tenant, bytes");
+  return drop(erase.bind(id).bind(tenant));
 }
 
 }  // namespace artery::server::api

@@ -5,6 +5,7 @@
 // kIo and never costs an answer.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,7 +20,7 @@ namespace artery::server::api {
 struct ResponseStoreConfig {
   std::string file;  // empty: in memory
   std::int64_t ttl_s = 30 * 86400;
-  // Of all texts together; the oldest go first.
+  // Of all texts together. Over it the tenant that has most loses its oldest.
   std::int64_t bytes_max = std::int64_t{256} << 20;
 };
 
@@ -53,12 +54,18 @@ class ResponseStore {
   ResponseStore(ResponseStoreConfig config, sqlite3* db) : config_(std::move(config)), db_(db) {}
   Result<> execute(const char* sql) REQUIRES(mu_);
   Result<> create_tables() REQUIRES(mu_);
+  Result<> count_bytes() REQUIRES(mu_);
   Result<> prune(std::int64_t now_s) REQUIRES(mu_);
+  // One deletion at a time, each row counted off its tenant. False: there was none.
+  Result<bool> drop(Statement& statement) REQUIRES(mu_);
+  std::int64_t bytes() const REQUIRES(mu_);
   Error failure(std::string_view what) const REQUIRES(mu_);
 
   const ResponseStoreConfig config_;
   Mutex mu_;
   sqlite3* db_ GUARDED_BY(mu_);
+  std::map<std::string, std::int64_t> bytes_of_ GUARDED_BY(mu_
+  );  // a tenant, of those that have some
 };
 
 }  // namespace artery::server::api
