@@ -35,9 +35,7 @@ std::shared_ptr<const codec::OutputFormat> make_output_format(
 ServingLoader::ServingLoader(
     ServingWish wish, codec::ParserChoice parsers, std::string name, LoadTarget target
 )
-    : target_(std::move(target)),
-      parsers_(std::move(parsers)),
-      done_fd_(eventfd(0, EFD_CLOEXEC)) {
+    : target_(std::move(target)), parsers_(std::move(parsers)), done_fd_(eventfd(0, EFD_CLOEXEC)) {
   thread_ = std::thread([this, wish = std::move(wish), model_name = std::move(name)] {
     run(wish, model_name);
   });

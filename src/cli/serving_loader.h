@@ -24,9 +24,7 @@ struct LoadTarget {
 class ServingLoader {
  public:
   // `name`: of the model, as answers show it. Begins at once.
-  ServingLoader(
-      ServingWish wish, codec::ParserChoice parsers, std::string name, LoadTarget target
-  );
+  ServingLoader(ServingWish wish, codec::ParserChoice parsers, std::string name, LoadTarget target);
   ~ServingLoader();
   ServingLoader(const ServingLoader&) = delete;
   ServingLoader& operator=(const ServingLoader&) = delete;

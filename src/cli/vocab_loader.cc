@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "codec/bpe/pre_tokenizer.h"
 #include "codec/end_tokens.h"
+#include "codec/infill.h"
 
 namespace artery::cli {
 namespace {
@@ -41,6 +42,7 @@ class VocabReader {
     TRY(read_ids());
     TRY(read_flags());
     codec::collect_end_tokens(data_);
+    codec::find_infill_tokens(data_);
     warn_of_equal_tokens();
     return std::move(data_);
   }
@@ -193,7 +195,19 @@ class VocabReader {
       if (id >= 0) data_.end_of_generation.push_back(id);
     }
     if (data_.eos >= 0) data_.end_of_generation.push_back(data_.eos);
+    data_.infill.prefix = TRY(read_mark("fim_pre", "prefix"));
+    data_.infill.suffix = TRY(read_mark("fim_suf", "suffix"));
+    data_.infill.middle = TRY(read_mark("fim_mid", "middle"));
     return {};
+  }
+
+  // Older files have the older name.
+  Result<TokenId> read_mark(std::string_view name, std::string_view older) {
+    for (const std::string_view one : {name, older}) {
+      const TokenId id = TRY(read_id(fmt::format("tokenizer.ggml.{}_token_id", one)));
+      if (id >= 0) return id;
+    }
+    return TokenId{-1};
   }
 
   Result<bool> read_flag(std::string_view key, bool otherwise) {

@@ -24,6 +24,12 @@ enum class TokenizerModel {
   kSentencePiece
 };  // tokenizer.ggml.model "gpt2" / "llama"
 
+// Marks of text insertion (codec/infill.h); all known, or none.
+struct InfillTokens {
+  TokenId prefix = -1, suffix = -1, middle = -1;
+  bool known() const { return prefix >= 0 && suffix >= 0 && middle >= 0; }
+};
+
 // The tokenizer's data, in the form GGUF metadata has it. `cli/vocab_loader` fills it from a file.
 struct VocabData {
   TokenizerModel model = TokenizerModel::kByteLevelBpe;
@@ -36,6 +42,7 @@ struct VocabData {
   TokenId bos = -1, eos = -1, unknown = -1, padding = -1;
   std::vector<TokenId>
       end_of_generation;  // union of eos, eot, eom and the family's known end tokens (FR-D6)
+  InfillTokens infill;
   bool add_bos = false;
   bool add_eos = false;
   bool add_space_prefix = true;  // SentencePiece's dummy space

@@ -17,8 +17,7 @@ class Collector final : public http::ResponseWriter {
   explicit Collector(std::function<void(OfflineAnswer)> on_answer)
       : on_answer_(std::move(on_answer)) {}
   ~Collector() override {
-    const api::ApiError error =
-        api::http_error(500, "the request was dropped: it is not answered");
+    const api::ApiError error = api::http_error(500, "the request was dropped: it is not answered");
     hand_over({500, {}, api::error_json(error)});
   }
   Collector(const Collector&) = delete;

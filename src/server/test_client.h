@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "codec/infill.h"
 #include "server/fake_engine_test.h"
 #include "server/server.h"
 
@@ -226,6 +227,7 @@ inline codec::VocabData byte_vocab(bool add_bos, const std::vector<std::string>&
     data.tokens.push_back(text);
     data.kinds.push_back(codec::TokenKind::kControl);
   }
+  codec::find_infill_tokens(data);
   data.eos = kEndToken;
   data.bos = kStartToken;
   data.end_of_generation = {kEndToken};

@@ -159,6 +159,13 @@ Ruled<> apply_inference(
   return {};
 }
 
+// An assistant's last turn is the beginning of the answer, as Anthropic's API has it.
+void mark_prefill(Conversation& conversation) {
+  if (conversation.messages.empty()) return;
+  Message& last = conversation.messages.back();
+  last.is_prefix = last.role == Role::kAssistant && last.calls.empty() && !last.content.empty();
+}
+
 Converted convert_request(const MessagesRequest& asked, const ConvertOptions& options) {
   ConvertedRequest request;
   request.api = Api::kMessages;
@@ -184,8 +191,12 @@ Converted convert_request(const MessagesRequest& asked, const ConvertOptions& op
   RULE(settle_reasoning(conversation, !declared->empty(), "content[].thinking", options));
   RULE(apply_declared(asked, *declared, request, options));
   settle_additions(conversation, converted->additions);
+  if (options.rules == Rules::kServing) mark_prefill(conversation);
   RULE(apply_inference(asked, request, options));
   request.images = prompt_images(conversation);
+  request.inference.seed = asked.seed;
+  request.beyond.presence_penalty = asked.presence_penalty.value_or(0);
+  request.beyond.frequency_penalty = asked.frequency_penalty.value_or(0);
   if (asked.top_k) request.beyond.top_k = static_cast<int>(*asked.top_k);
   request.beyond.parallel_calls = asked.parallel_calls;
   request.beyond.user = asked.user;

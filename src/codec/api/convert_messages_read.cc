@@ -374,12 +374,32 @@ class Reader {
   void serving(const Fields& fields, MessagesRequest& request) {
     note_cache(body_.root());
     request.top_k = fields.maybe_whole("top_k", kMaxU32);
+    sampling(fields, request);
     if (request.format_schema == nullptr) format(fields, "output_format", request);
     const Json* const servers = fields.find("mcp_servers");
     if (servers != nullptr && servers->is_array() && !servers->items().empty())
       body_.refuse(fields.place("mcp_servers"), "is not supported; declare the tools in `tools`");
     if (fields.find("container") != nullptr)
       body_.refuse(fields.place("container"), "is not supported: there is no code execution here");
+  }
+
+  // Chat's fields: what they ask for is done, or refused where this API cannot show it.
+  void sampling(const Fields& fields, MessagesRequest& request) {
+    request.seed = fields.maybe_integer("seed");
+    request.presence_penalty = penalty(fields, "presence_penalty");
+    request.frequency_penalty = penalty(fields, "frequency_penalty");
+    if (fields.maybe_whole("n", kMaxU32).value_or(1) != 1)
+      body_.refuse(fields.place("n"), "must be 1: an answer of this API is one message");
+    const Json* const logprobs = fields.find("logprobs");
+    if (logprobs != nullptr && (!logprobs->is_bool() || logprobs->boolean()))
+      body_.refuse(fields.place("logprobs"), "is not in this API; use /v1/chat/completions");
+  }
+
+  std::optional<float> penalty(const Fields& fields, Names name) {
+    const auto value = fields.maybe_float(name);
+    if (value && !(*value >= -2 && *value <= 2))
+      body_.refuse(fields.place(name), "must be from -2 to 2");
+    return value;
   }
 
   Body& body_;

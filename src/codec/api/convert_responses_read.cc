@@ -474,6 +474,8 @@ class RequestReader {
     read.parallel_calls = fields.maybe_bool("parallel_tool_calls");
     read.max_tool_calls = fields.maybe_integer("max_tool_calls");
     read.seed = fields.maybe_integer("seed");
+    if (fields.maybe_whole("n", kMaxU32).value_or(1) != 1)
+      body_.refuse(fields.place("n"), "must be 1: an answer of this API is one response");
     read.frequency_penalty = fields.maybe_float("frequency_penalty");
     read.presence_penalty = fields.maybe_float("presence_penalty");
     read.metadata = fields.find("metadata");

@@ -9,6 +9,7 @@
 #include "codec/end_tokens.h"
 #include "codec/hf/piece_model.h"
 #include "codec/hf/tokenizer_spec.h"
+#include "codec/infill.h"
 
 namespace artery::codec {
 namespace {
@@ -134,6 +135,7 @@ class Builder {
     if (data_.eos >= 0) add_end(data_.eos);
     data_.tokens = std::move(spec_.tokens);
     collect_end_tokens(data_);
+    find_infill_tokens(data_);
   }
 
   void add_end(TokenId id) {

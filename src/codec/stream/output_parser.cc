@@ -88,13 +88,22 @@ Result<std::shared_ptr<const OutputFormat>> OutputFormat::make(
   );
 }
 
-std::optional<ThinkSplitter> OutputFormat::make_splitter(std::string_view prompt) const {
+std::optional<ThinkSplitter> OutputFormat::make_splitter(
+    std::string_view prompt, std::optional<std::string_view> continued
+) const {
   if (reasoning_ == kNone || reasoning_ == "openai_gptoss" || tool_call_ == "openai") return {};
   const bool is_mistral = reasoning_ == "mistral";
   const std::string open = is_mistral ? "[THINK]" : "<think>";
   const std::string close = is_mistral ? "[/THINK]" : "</think>";
   // R1 thinks always, and of older templates it is the model that should write the marker but may
   // not, as in vLLM. A prompt that has closed the reasoning wants none.
+  if (continued && !continued->empty()) {
+    // The answer's beginning tells, as if the model had written it.
+    const std::size_t opened = continued->rfind(open), closed = continued->rfind(close);
+    const bool goes_on =
+        opened != continued->npos && (closed == continued->npos || closed < opened);
+    return ThinkSplitter(MarkerSet({open, close}, is_control_), goes_on);
+  }
   const bool is_open = ends_with_marker(prompt, open) ||
                        (reasoning_ == "deepseek_r1" && !ends_with_marker(prompt, close));
   return ThinkSplitter(MarkerSet({open, close}, is_control_), is_open);
@@ -113,10 +122,14 @@ std::unique_ptr<CallParser> OutputFormat::make_calls(CallParserStart start, bool
 }
 
 OutputParser OutputFormat::start(
-    std::string_view prompt, std::shared_ptr<const DeclaredTools> tools
+    std::string_view prompt,
+    std::shared_ptr<const DeclaredTools> tools,
+    std::optional<std::string_view> continued
 ) const {
   const bool with_calls = tools != nullptr;
-  return {make_splitter(prompt), make_calls({is_control_, std::move(tools)}, with_calls)};
+  return {
+      make_splitter(prompt, continued), make_calls({is_control_, std::move(tools)}, with_calls)
+  };
 }
 
 OutputParser::OutputParser(const OutputParser& other)

@@ -50,15 +50,22 @@ class OutputFormat {
   }
 
   // `prompt`: the rendered text, whose end tells whether it has opened the reasoning. `tools`:
-  // null when the answer must not have calls; markup of calls is then content.
-  OutputParser start(std::string_view prompt, std::shared_ptr<const DeclaredTools> tools) const;
+  // null when the answer must not have calls; markup of calls is then content. `continued`: the
+  // text that the answer goes on from, which the prompt ends with.
+  OutputParser start(
+      std::string_view prompt,
+      std::shared_ptr<const DeclaredTools> tools,
+      std::optional<std::string_view> continued = std::nullopt
+  ) const;
 
  private:
   OutputFormat(std::string tool_call, std::string reasoning, IsControlText is_control)
       : tool_call_(std::move(tool_call)),
         reasoning_(std::move(reasoning)),
         is_control_(std::move(is_control)) {}
-  std::optional<ThinkSplitter> make_splitter(std::string_view prompt) const;
+  std::optional<ThinkSplitter> make_splitter(
+      std::string_view prompt, std::optional<std::string_view> continued
+  ) const;
   std::unique_ptr<CallParser> make_calls(CallParserStart start, bool with_calls) const;
 
   std::string tool_call_, reasoning_;

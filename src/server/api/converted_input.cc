@@ -80,6 +80,7 @@ Result<GenerationInput> generation_input(
   for (const codec::ChatMessage& message : chat.messages) bytes += message.content.size();
   TRY(check_prompt_bytes(bytes, limits.bytes_max, limits.max_model_len, field));
   input.prompts.push_back(TRY(chat_prompt(serving, chat, true)));
+  if (chat.continue_final_message) input.continued = chat.messages.back().content;
   if (!chat.tools_json.empty()) input.tools = codec::read_declared_tools(chat.tools_json);
   input.parallel_calls = request.beyond.parallel_calls;
   input.params.cache_seen = observed_class(chat);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "codec/infill.h"
 #include "codec/stream/declared_tools.h"
 #include "server/api/app.h"
 #include "server/api/json_reader.h"
@@ -97,6 +98,9 @@ Result<GenerationInput> App::read_chat_input_for(const Live& live, Call& call) c
   GenerationInput input;
   input.is_chat = true;
   input.prompts.push_back(TRY(chat_prompt(*live.serving, request.input, true)));
+  if (request.input.continue_final_message) {
+    input.continued = request.input.messages.back().content;
+  }
   input.params = std::move(request.params);
   if (!request.input.tools_json.empty()) {
     input.tools = codec::read_declared_tools(request.input.tools_json);
@@ -117,13 +121,21 @@ Result<GenerationInput> App::read_completion_input_for(const Live& live, Call& c
     const std::string field =
         request.prompts.size() == 1 ? "prompt" : "prompt[" + std::to_string(i) + "]";
     if (prompt.is_text) {
-      TRY(check_prompt_bytes(prompt.text.size(), live.prompt_bytes_max, live.max_model_len, field));
+      const std::size_t bytes = prompt.text.size() + request.suffix.size();
+      TRY(check_prompt_bytes(bytes, live.prompt_bytes_max, live.max_model_len, field));
+    }
+    if (!request.suffix.empty()) {
+      input.prompts.push_back(TRY(gap_prompt(*live.serving, prompt.text, request.suffix)));
+    } else if (prompt.is_text) {
       input.prompts.push_back(TRY(text_prompt(*live.serving, prompt.text, true, field)));
     } else {
       input.prompts.push_back(
           TRY(ids_prompt(*live.serving, std::move(prompt.ids), request.params.skip_special))
       );
     }
+  }
+  if (!request.suffix.empty()) {
+    input.end_ids = codec::infill_ends(live.serving->tokenizer->vocab());
   }
   input.params = std::move(request.params);
   return input;

@@ -104,7 +104,7 @@ OutputWish Generation::output_wish(const TokenPrompt& prompt) const {
   OutputWish wish;
   const auto& format = context_.serving->output_format;
   if (!input_.is_chat || format == nullptr) return wish;
-  wish.parser = format->start(prompt.text, input_.tools);
+  wish.parser = format->start(prompt.text, input_.tools, input_.continued);
   wish.parallel_calls = input_.parallel_calls;
   wish.include_reasoning = input_.include_reasoning;
   wish.new_call_id = [style = format->call_id_style()] { return new_call_id(style); };
@@ -130,8 +130,10 @@ engine::Request Generation::engine_request(const TokenPrompt& prompt) const {
   request.sampling.logprobs = params.logprobs;
   request.sampling.stop_ids = params.stop_token_ids;
   if (!params.ignore_eos) {
+    auto& stop_ids = request.sampling.stop_ids;
     const auto& ends = context_.serving->tokenizer->vocab().end_of_generation;
-    request.sampling.stop_ids.insert(request.sampling.stop_ids.end(), ends.begin(), ends.end());
+    stop_ids.insert(stop_ids.end(), ends.begin(), ends.end());
+    stop_ids.insert(stop_ids.end(), input_.end_ids.begin(), input_.end_ids.end());
   }
   if (params.echo && params.logprobs >= 0) request.prompt_logprobs = params.logprobs;
   // An answer of no tokens is a question about the prompt; the engine takes it in this form only.

@@ -38,11 +38,14 @@ struct GenerationContext {
 struct GenerationInput {
   GenerateParams params;
   std::vector<TokenPrompt> prompts;  // at least one
+  std::vector<TokenId> end_ids;      // end the answer beside the vocabulary's end tokens
   // A chat's output is read for reasoning and calls.
   bool is_chat = false;
   std::shared_ptr<const codec::DeclaredTools> tools;  // null: no calls in the answer
   bool parallel_calls = true;
   bool include_reasoning = true;
+  // A chat that goes on from its last message: that one's text so far.
+  std::optional<std::string> continued;
   std::string_view id_prefix;  // of the answer's id; empty: OpenAI's for chats and completions
   // Makes what writes the answer; null: as OpenAI's Chat Completions or Completions do.
   std::function<std::unique_ptr<AnswerWriter>(const AnswerHead& head)> make_writer;

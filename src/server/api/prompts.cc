@@ -6,6 +6,7 @@
 #include <boost/json/object.hpp>
 #include <utility>
 
+#include "codec/infill.h"
 #include "server/api/json_reader.h"
 #include "server/api/json_writer.h"
 
@@ -133,6 +134,23 @@ Result<TokenPrompt> text_prompt(
   prompt.ids = serving.tokenizer->encode(text, options);
   prompt.text = text;
   if (prompt.ids.empty()) return fail_field(field, "{} is empty", field);
+  return prompt;
+}
+
+Result<TokenPrompt> gap_prompt(
+    const Serving& serving, const std::string& before, const std::string& behind
+) {
+  if (!serving.tokenizer->vocab().infill.known()) {
+    return fail_field(
+        "suffix",
+        "suffix: this model was not made for text insertion, its vocabulary has no tokens that "
+        "mark "
+        "a gap (such as <|fim_prefix|>); leave suffix out"
+    );
+  }
+  TokenPrompt prompt;
+  prompt.ids = codec::infill_prompt(*serving.tokenizer, before, behind);
+  prompt.text = before;
   return prompt;
 }
 

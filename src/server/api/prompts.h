@@ -41,6 +41,12 @@ Result<TokenPrompt> text_prompt(
     const Serving& serving, const std::string& text, bool add_special, const std::string& field
 );
 
+// The gap between two texts, which are data. kInvalidArgument naming "suffix" where the vocabulary
+// has no marks for it.
+Result<TokenPrompt> gap_prompt(
+    const Serving& serving, const std::string& before, const std::string& behind
+);
+
 Result<TokenPrompt> ids_prompt(const Serving& serving, std::vector<TokenId> ids, bool skip_special);
 
 // Text of one token for people: the piece as UTF-8, or "bytes:\xf0\x9f" when it is only a part of a

@@ -107,6 +107,7 @@ Result<codec::ChatMessage> read_message(const json::value& value, const std::str
   object["role"] = message.role;
   object["content"] = message.content;
   object.erase("cache_control");  // a mark for the cache must not change the prompt
+  object.erase("prefix");
   TRY(normalise_tool_calls(object, path));
   // Newer vLLM and some gateways call it "reasoning"; templates know the older name.
   const auto reasoning = TRY(fields.text("reasoning"));
@@ -116,6 +117,24 @@ Result<codec::ChatMessage> read_message(const json::value& value, const std::str
   }
   message.json = to_json(object);
   return message;
+}
+
+// DeepSeek's spelling of continue_final_message: `"prefix": true` in an assistant's last message.
+Result<bool> ends_with_prefix(const json::array& messages) {
+  bool found = false;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string path = "messages[" + std::to_string(i) + "]";
+    const Fields fields = TRY(Fields::of(messages[i], path));
+    if (!TRY(fields.flag("prefix", false))) continue;
+    const bool is_last = i + 1 == messages.size();
+    if (!is_last || TRY(fields.text("role")).value_or("") != "assistant") {
+      return fail_field(
+          path + ".prefix", "{}.prefix: only the last message may be one, the assistant's", path
+      );
+    }
+    found = true;
+  }
+  return found;
 }
 
 // Templates print tools as they are: with its mark for the cache a tool would be another prefix.
@@ -182,6 +201,7 @@ Result<codec::ChatInput> read_chat_input(const Fields& body) {
   if (documents != nullptr) input.documents_json = to_json(*documents);
   input.kwargs_json = TRY(read_kwargs(body));
   input.continue_final_message = TRY(body.flag("continue_final_message", false));
+  if (TRY(ends_with_prefix(*messages))) input.continue_final_message = true;
   input.add_generation_prompt =
       TRY(body.flag("add_generation_prompt", !input.continue_final_message));
   if (input.continue_final_message && input.add_generation_prompt) {
@@ -198,6 +218,9 @@ Result<ChatRequest> read_chat(const json::value& value, std::int64_t vocab_size)
   ChatRequest request;
   request.input = TRY(read_chat_input(body));
   request.params = TRY(read_params(body, vocab_size));
+  if (!TRY(body.text("suffix")).value_or("").empty()) {
+    return fail_field("suffix", "suffix: text is inserted by /v1/completions only");
+  }
   request.params.cache_seen = observed_class(request.input);
   request.params.logprobs = TRY(read_logprobs(body));
   request.parallel_calls = TRY(body.flag("parallel_tool_calls", true));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <utility>
@@ -63,6 +64,16 @@ Result<std::vector<PromptInput>> read_prompts(const Fields& body, std::int64_t v
   return prompts;
 }
 
+// "" is OpenAI's spelling of none.
+Result<std::string> read_suffix(const Fields& body, const CompletionRequest& request) {
+  std::string suffix = TRY(body.text("suffix")).value_or("");
+  if (suffix.empty()) return suffix;
+  if (request.params.echo) return fail_field("suffix", "suffix and echo do not go together");
+  const bool is_text = std::ranges::all_of(request.prompts, &PromptInput::is_text);
+  if (!is_text) return fail_field("suffix", "suffix needs a prompt of text, not of token ids");
+  return suffix;
+}
+
 }  // namespace
 
 Result<CompletionRequest> read_completion(const json::value& value, std::int64_t vocab_size) {
@@ -71,6 +82,7 @@ Result<CompletionRequest> read_completion(const json::value& value, std::int64_t
   request.prompts = TRY(read_prompts(body, vocab_size));
   request.params = TRY(read_params(body, vocab_size));
   request.params.echo = TRY(body.flag("echo", false));
+  request.suffix = TRY(read_suffix(body, request));
   request.params.logprobs =
       static_cast<int>(TRY(body.integer("logprobs", 0, kLogprobsMax)).value_or(-1));
   request.params.max_tokens =

@@ -44,7 +44,6 @@ struct RefusedField {
 
 // Known fields of OpenAI and vLLM that change the answer and that this server does not do.
 constexpr RefusedField kRefusedFields[] = {
-    {"suffix", "text insertion is not supported"},
     {"prompt_logprobs", "use echo with logprobs on /v1/completions"},
     {"prompt_embeds", "only text and token ids are taken as a prompt"},
     {"use_beam_search", "beam search is not supported"},

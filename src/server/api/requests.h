@@ -63,6 +63,7 @@ struct PromptInput {
 
 struct CompletionRequest {
   GenerateParams params;
+  std::string suffix;  // empty: none; else the prompts are texts and what is between is asked for
   std::vector<PromptInput> prompts;  // at least one
 };
 
