@@ -34,7 +34,7 @@ std::string batch_refusal_line(const BatchRefusal& refusal, std::int64_t number)
 
 // What a line of an output file says; nullopt: it is none.
 struct BatchRecord {
-  std::string custom_id;  // empty: none
+  std::string custom_id;     // empty: none
   bool is_answered = false;  // the request was served: status 200
 };
 std::optional<BatchRecord> read_batch_record(std::string_view line);

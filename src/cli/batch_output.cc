@@ -95,8 +95,7 @@ Result<> BatchOutput::recall() {
   // Beside it and then in its place, so that a crash here loses nothing.
   const std::string place = std::filesystem::canonical(path_).string();
   const std::string beside = place + ".tmp";
-  const int fd =
-      ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode);
+  const int fd = ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode);
   if (fd < 0) return system_error(beside);
   const BatchOutput old(std::exchange(fd_, fd), path_);  // locked until the new one is there
   TRY(each_kept([this](const std::string& line) { return write(line); }));

@@ -133,8 +133,7 @@ Result<> BatchRunner::take_answers() {
   return {};
 }
 
-Result<std::optional<int>> BatchRunner::run(
-    const std::function<void(const BatchCounts&)>& on_turn
+Result<std::optional<int>> BatchRunner::run(const std::function<void(const BatchCounts&)>& on_turn
 ) {
   while (true) {
     TRY(take_answers());

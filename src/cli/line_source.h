@@ -12,7 +12,7 @@
 namespace artery::cli {
 
 struct SourceLine {
-  std::string text;  // without its end; empty when it is too long
+  std::string text;         // without its end; empty when it is too long
   std::int64_t number = 0;  // from 1
   bool is_too_long = false;
 };

@@ -140,8 +140,7 @@ Result<int> run_run_batch(const Options& options) {
   LineSource source =
       TRY(LineSource::open(options.text("input-file"), config.body_bytes_max + kEnvelopeBytes));
   TRY(check_not_the_same(source.fd(), options.text("output-file")));
-  BatchOutput output =
-      TRY(BatchOutput::open(options.text("output-file"), options.on("overwrite")));
+  BatchOutput output = TRY(BatchOutput::open(options.text("output-file"), options.on("overwrite")));
   SignalWatch signals = TRY(SignalWatch::open());
   const Clock& clock = system_clock();
   const std::string name = config.served_model_name;
@@ -174,11 +173,12 @@ std::vector<Flag> batch_flags() {
        .in_config = false},
       {.name = "output-file",
        .fallback = "-",
-       .help = "gets a line for each, in the order they are done: {\"id\",\"custom_id\","
-               "\"response\":{\"status_code\",\"request_id\",\"body\"},\"error\"}; a line that is no "
-               "request has response null and says why in error. Where the file is there already "
-               "the batch goes on: lines whose custom_id it has with status 200 are skipped, all "
-               "others are answered (again). -: standard output",
+       .help =
+           "gets a line for each, in the order they are done: {\"id\",\"custom_id\","
+           "\"response\":{\"status_code\",\"request_id\",\"body\"},\"error\"}; a line that is no "
+           "request has response null and says why in error. Where the file is there already "
+           "the batch goes on: lines whose custom_id it has with status 200 are skipped, all "
+           "others are answered (again). -: standard output",
        .value_name = "FILE",
        .letter = 'o',
        .in_config = false},

@@ -70,7 +70,8 @@ class RunBatch : public testing::Test {
 constexpr const char* kChat = R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":5})";
 
 TEST_F(RunBatch, AnswersEveryEndpointAsTheServerDoes) {
-  const std::string score = R"({"prompt":"Lily and Tom","max_tokens":3,"seed":7,"n":2,"logprobs":2})";
+  const std::string score =
+      R"({"prompt":"Lily and Tom","max_tokens":3,"seed":7,"n":2,"logprobs":2})";
   const std::string model = R"({"model":"stories260K",)";
   const Outcome outcome =
       run({},
@@ -106,9 +107,11 @@ TEST_F(RunBatch, AnswersEveryEndpointAsTheServerDoes) {
 
 TEST_F(RunBatch, TheBodyIsWhatStandsInTheLine) {
   const std::string odd =
-      "{ \"body\" : {\"prompt\":\"no\"} , \"method\":\"POST\", \"n\": [1, {\"body\":2}, \"\\\\\\\"}\"],"
+      "{ \"body\" : {\"prompt\":\"no\"} , \"method\":\"POST\", \"n\": [1, {\"body\":2}, "
+      "\"\\\\\\\"}\"],"
       " \"body\":{\"echo\":true, \"prompt\":\"x\", \"max_tokens\":1,"
-      " \"prompt\":\"a \\\"}, \\\\\\\"body\\\": {\\u00e9 \"},\"url\":\"/v1/completions\",\"custom_id\":\"\\u0061\" }\r\n";
+      " \"prompt\":\"a \\\"}, \\\\\\\"body\\\": {\\u00e9 "
+      "\"},\"url\":\"/v1/completions\",\"custom_id\":\"\\u0061\" }\r\n";
   const Outcome outcome = run({}, odd);
   auto answers = answers_in(outcome.out);
   ASSERT_TRUE(answers.contains("a")) << outcome.out;
