@@ -95,9 +95,7 @@ std::unique_ptr<api::ResponseBuilder> response_of(const api::ConvertedRequest& r
 
 // The answer as one chunk of text; a server pushes what comes, text or token ids, as it comes.
 Result<> parse(const api::ConvertedRequest& request, std::string_view text, api::OutputSink& sink) {
-  deepseek::OutputProcessor processor(
-      {request.parsing, deepseek::SpecialTexts(), kSafe}, nullptr
-  );
+  deepseek::OutputProcessor processor({request.parsing, deepseek::SpecialTexts(), kSafe}, nullptr);
   TRY(processor.text(text, 1, sink));
   return processor.end(sink);
 }

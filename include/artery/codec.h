@@ -4,7 +4,8 @@
 // examples/prompt_codec.cc shows the whole way; the order of things is
 //
 //   api::convert -> deepseek::render, deepseek::encode -> (your engine) ->
-//   deepseek::OutputProcessor -> api::chat_events, messages_events, responses_events (or ..._response)
+//   deepseek::OutputProcessor -> api::chat_events, messages_events, responses_events (or
+//   ..._response)
 //
 // for DeepSeek, and for other families
 //

@@ -40,7 +40,8 @@ TEST(VocabLoaderInfill, ByKeyOrBySpelling) {
   const std::vector<std::string> tokens = {"a", "b", "ab", "x", "y", "z"};
   EXPECT_FALSE(loaded(vocabulary(tokens)).known());
   for (const auto& names :
-       {std::vector<std::string>{"fim_pre", "fim_suf", "fim_mid"}, {"prefix", "suffix", "middle"}}) {
+       {std::vector<std::string>{"fim_pre", "fim_suf", "fim_mid"}, {"prefix", "suffix", "middle"}
+       }) {
     testing::GgufWriter writer = vocabulary(tokens);
     writer.set_unsigned("tokenizer.ggml." + names[0] + "_token_id", 5);
     writer.set_unsigned("tokenizer.ggml." + names[1] + "_token_id", 3);

@@ -48,12 +48,9 @@ TokenId find(const VocabData& data, std::string_view text) {
 
 bool holds_a_mark(const VocabData& data, std::string_view text) {
   const InfillTokens& marks = data.infill;
-  return std::ranges::any_of(
-      std::array{marks.prefix, marks.suffix, marks.middle},
-      [&](TokenId id) {
-        return text.find(data.tokens[static_cast<std::size_t>(id)]) != std::string_view::npos;
-      }
-  );
+  return std::ranges::any_of(std::array{marks.prefix, marks.suffix, marks.middle}, [&](TokenId id) {
+    return text.find(data.tokens[static_cast<std::size_t>(id)]) != std::string_view::npos;
+  });
 }
 
 // Marks are user-defined tokens in some files, which text becomes: then no text is read for tokens.

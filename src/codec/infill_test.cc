@@ -46,7 +46,9 @@ TEST_P(Infill, KnowsTheMarksAndPutsThemAroundTheTexts) {
   ASSERT_TRUE(data.infill.known());
   const auto tokenizer = made(data);
   const Ids he = {256}, hello = {259};
-  EXPECT_EQ(infill_prompt(*tokenizer, "he", "hello"), joined({{prefix}, he, {suffix}, hello, {middle}}));
+  EXPECT_EQ(
+      infill_prompt(*tokenizer, "he", "hello"), joined({{prefix}, he, {suffix}, hello, {middle}})
+  );
   EXPECT_EQ(infill_prompt(*tokenizer, "", "he"), joined({{prefix, suffix}, he, {middle}}));
   data.add_bos = true;
   EXPECT_EQ(infill_prompt(*made(data), "he", "").front(), data.bos);

@@ -106,7 +106,8 @@ TEST_F(FormsTest, LogProbabilitiesOfResponses) {
 
 TEST_F(FormsTest, WhatAnApiCannotShowIsRefusedByName) {
   start();
-  const std::string messages = R"({"model":"tiny","max_tokens":9,"messages":[{"role":"user","content":"x"}],)";
+  const std::string messages =
+      R"({"model":"tiny","max_tokens":9,"messages":[{"role":"user","content":"x"}],)";
   expect_refused("/v1/messages", messages + R"("n":2})", "n: must be 1");
   expect_refused("/v1/messages", messages + R"("logprobs":true})", "logprobs");
   expect_refused("/v1/messages", messages + R"("presence_penalty":3})", "presence_penalty");
@@ -121,11 +122,14 @@ TEST_F(FormsTest, OneCallOnlyInEveryApi) {
   say(std::string(kCalls));
   const Form forms[] = {
       {"/v1/chat/completions",
-       R"({"messages":[{"role":"user","content":"x"}],"parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"get"}},{"type":"function","function":{"name":"now"}}]})"},
+       R"({"messages":[{"role":"user","content":"x"}],"parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"get"}},{"type":"function","function":{"name":"now"}}]})"
+      },
       {"/v1/responses",
-       R"({"model":"tiny","input":"x","parallel_tool_calls":false,"tools":[{"type":"function","name":"get","parameters":{"type":"object"}},{"type":"function","name":"now","parameters":{"type":"object"}}]})"},
+       R"({"model":"tiny","input":"x","parallel_tool_calls":false,"tools":[{"type":"function","name":"get","parameters":{"type":"object"}},{"type":"function","name":"now","parameters":{"type":"object"}}]})"
+      },
       {"/v1/messages",
-       R"({"model":"tiny","max_tokens":400,"messages":[{"role":"user","content":"x"}],"tool_choice":{"type":"auto","disable_parallel_tool_use":true},"tools":[{"name":"get","input_schema":{"type":"object"}},{"name":"now","input_schema":{"type":"object"}}]})"},
+       R"({"model":"tiny","max_tokens":400,"messages":[{"role":"user","content":"x"}],"tool_choice":{"type":"auto","disable_parallel_tool_use":true},"tools":[{"name":"get","input_schema":{"type":"object"}},{"name":"now","input_schema":{"type":"object"}}]})"
+      },
   };
   for (const Form& form : forms) {
     const std::string body = form.body;
@@ -141,7 +145,8 @@ TEST_F(FormsTest, OneCallOnlyInEveryApi) {
       EXPECT_EQ(said.find("\"now\""), std::string::npos) << said;
     }
     std::string both = body;
-    for (const char* one : {"\"parallel_tool_calls\":false,", "\"disable_parallel_tool_use\":true"}) {
+    for (const char* one :
+         {"\"parallel_tool_calls\":false,", "\"disable_parallel_tool_use\":true"}) {
       if (const auto at = both.find(one); at != std::string::npos) both.erase(at, std::strlen(one));
     }
     if (const auto at = both.find("\"auto\",}"); at != std::string::npos) both.erase(at + 6, 1);
@@ -178,12 +183,13 @@ TEST_F(FormsTest, PenaltiesAndSeedsOfEveryApi) {
 TEST_F(FormsTest, AnswersGoOnFromALastMessage) {
   start();
   say(" there");
-  const std::string turns = R"("messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hello")";
+  const std::string turns =
+      R"("messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hello")";
   const Form forms[] = {
       {"/v1/chat/completions", R"(,"prefix":true}]})"},
       {"/v1/chat/completions", R"(}],"continue_final_message":true})"},
-      {"/v1/chat/completions",
-       R"(}],"continue_final_message":true,"add_generation_prompt":false})"},
+      {"/v1/chat/completions", R"(}],"continue_final_message":true,"add_generation_prompt":false})"
+      },
       {"/v1/messages", R"(}],"model":"tiny","max_tokens":20})"},
   };
   for (const Form& form : forms) {

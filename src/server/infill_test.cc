@@ -22,13 +22,17 @@ TEST_F(InfillTest, FillsTheGap) {
   say("b");
   const std::string body = R"({"prompt":"a","suffix":"c","n":2,"logprobs":1})";
   const json::value whole = post(kPath, body).json();
-  EXPECT_EQ(engine->requests().back().prompt, (std::vector<TokenId>{kPrefix, 'a', kSuffix, 'c', kMiddle}));
+  EXPECT_EQ(
+      engine->requests().back().prompt, (std::vector<TokenId>{kPrefix, 'a', kSuffix, 'c', kMiddle})
+  );
   EXPECT_EQ(whole.at("choices").as_array().size(), 2U);
   EXPECT_EQ(text_of(whole.at("choices").at(1).at("text")), "b");
   EXPECT_EQ(whole.at("usage").at("prompt_tokens").as_int64(), 5);
   EXPECT_EQ(join(stream(std::string(kPath), body), 2).texts[0], "b");
   post(kPath, R"({"prompt":["a","d"],"suffix":"c"})");
-  EXPECT_EQ(engine->requests().back().prompt, (std::vector<TokenId>{kPrefix, 'd', kSuffix, 'c', kMiddle}));
+  EXPECT_EQ(
+      engine->requests().back().prompt, (std::vector<TokenId>{kPrefix, 'd', kSuffix, 'c', kMiddle})
+  );
 }
 
 TEST_F(InfillTest, MarksEndIt) {
@@ -65,9 +69,8 @@ TEST_F(InfillTest, RefusesByName) {
     EXPECT_EQ(response.status, 400) << body;
     EXPECT_EQ(text_of(response.json().at("error").at("param")), "suffix") << response.body;
   }
-  const TestResponse chat = post(
-      "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"suffix":"c"})"
-  );
+  const TestResponse chat =
+      post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"suffix":"c"})");
   EXPECT_EQ(chat.status, 400);
   EXPECT_NE(chat.body.find("/v1/completions"), std::string::npos) << chat.body;
 }
