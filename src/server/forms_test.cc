@@ -104,6 +104,51 @@ TEST_F(FormsTest, LogProbabilitiesOfResponses) {
   EXPECT_EQ(last_request().sampling.logprobs, -1);
 }
 
+// Of a model that reasons and calls: Chat has the log probabilities of all tokens, Responses those
+// of its text, streamed or not.
+TEST_F(FormsTest, LogProbabilitiesBesideReasoningAndCalls) {
+  parsers.reasoning = "qwen3";
+  parsers.tool_call = "hermes";
+  start();
+  const std::string said =
+      "<think>so\u00e9</think>\n\nTe\u00e9xt "
+      "<tool_call>{\"name\":\"get\",\"arguments\":{}}</tool_call>";
+  say(said);
+  const std::string chat =
+      R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"tools":[{"type":"function","function":{"name":"get"}}]})";
+  const std::string responses =
+      R"({"model":"tiny","input":"x","include":["message.output_text.logprobs"],"tools":[{"type":"function","name":"get","parameters":{"type":"object"}}]})";
+  const auto bytes_of = [](const json::array& tokens) {
+    std::string out;
+    for (const json::value& token : tokens) {
+      for (const json::value& byte : token.at("bytes").as_array()) {
+        out += static_cast<char>(byte.as_int64());
+      }
+    }
+    return out;
+  };
+  for (const int batch : {1, 3, 1000}) {
+    engine->set_tokens_per_event(batch);
+    const json::value whole = post("/v1/chat/completions", chat).json().at("choices").at(0);
+    EXPECT_EQ(text_of(whole.at("message").at("content")), "Te\u00e9xt");
+    EXPECT_EQ(bytes_of(whole.at("logprobs").at("content").as_array()), said);
+    const Joined joined = join(stream("/v1/chat/completions", chat));
+    EXPECT_EQ(bytes_of(joined.logprob_tokens[0]), said);
+
+    std::string streamed;
+    for (const NamedEvent& event : named_events(stream("/v1/responses", responses).body)) {
+      if (event.name != "response.output_text.delta") continue;
+      streamed += bytes_of(event.data.at("logprobs").as_array());
+    }
+    EXPECT_EQ(streamed, "Te\u00e9xt");
+    const json::value answer = post("/v1/responses", responses).json();
+    for (const json::value& item : answer.at("output").as_array()) {
+      if (text_of(item.at("type")) != "message") continue;
+      EXPECT_EQ(bytes_of(item.at("content").at(0).at("logprobs").as_array()), streamed);
+    }
+  }
+}
+
 TEST_F(FormsTest, WhatAnApiCannotShowIsRefusedByName) {
   start();
   const std::string messages =

@@ -52,7 +52,7 @@ ShownToken ChoiceDecoder::shown(const engine::TokenLogprob& entry) const {
   return token;
 }
 
-void ChoiceDecoder::note_token(TokenId id, const engine::PositionLogprobs& logprobs) {
+ShownToken ChoiceDecoder::noted(TokenId id, const engine::PositionLogprobs& logprobs) {
   ShownToken token = shown({id, logprobs.chosen.logprob});
   token.text_offset = offset_;
   const auto wanted = static_cast<std::size_t>(std::max(options_.logprobs, 0));
@@ -61,8 +61,37 @@ void ChoiceDecoder::note_token(TokenId id, const engine::PositionLogprobs& logpr
     token.top.push_back(shown(entry));
   }
   if (!(options_.skip_special && tokenizer_->is_control(id))) offset_ += characters(token.bytes);
+  return token;
+}
+
+// Log probabilities go with what their tokens said: of text that has come, the newest tokens as far
+// as it reaches are its own, and those before them were markup or left out.
+void ChoiceDecoder::place_tokens(std::size_t text_before, std::size_t other_before) {
+  if (text_bytes_ == text_before) {
+    if (other_events_ != other_before) place_rest();
+    return;
+  }
+  std::size_t first = pending_.size();
+  for (std::size_t left = text_bytes_ - text_before; left > 0 && first > 0;) {
+    ShownToken& token = pending_[--first];
+    token.is_content = true;
+    left -= std::min(left, token.bytes.size());
+  }
+  auto at = deltas_.end() - 1;
+  while (at != deltas_.begin() && at->text.empty()) --at;
+  const auto middle = pending_.begin() + static_cast<std::ptrdiff_t>(first);
+  auto& before = at == deltas_.begin() ? at->tokens : (at - 1)->tokens;
+  before.insert(before.end(), pending_.begin(), middle);
+  at->tokens.insert(at->tokens.end(), middle, pending_.end());
+  pending_.clear();
+}
+
+void ChoiceDecoder::place_rest() {
+  if (pending_.empty()) return;
   if (deltas_.empty()) deltas_.emplace_back();
-  deltas_.back().tokens.push_back(std::move(token));
+  auto& tokens = deltas_.back().tokens;
+  tokens.insert(tokens.end(), pending_.begin(), pending_.end());
+  pending_.clear();
 }
 
 void ChoiceDecoder::push_prompt(
@@ -70,15 +99,16 @@ void ChoiceDecoder::push_prompt(
     const std::vector<TokenId>& ids,
     const std::vector<engine::PositionLogprobs>* logprobs
 ) {
-  text_delta().text += text;
+  Delta& delta = text_delta();
+  delta.text += text;
   if (logprobs != nullptr) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (i > 0 && i - 1 < logprobs->size()) {
-        note_token(ids[i], (*logprobs)[i - 1]);
-      } else {
-        note_token(ids[i], {});
-        deltas_.back().tokens.back().has_logprob = false;
-      }
+      const bool has_logprob = i > 0 && i - 1 < logprobs->size();
+      delta.tokens.push_back(
+          noted(ids[i], has_logprob ? (*logprobs)[i - 1] : engine::PositionLogprobs())
+      );
+      delta.tokens.back().has_logprob = has_logprob;
+      delta.tokens.back().is_content = true;
     }
   }
   offset_ = characters(text);
@@ -94,7 +124,13 @@ Delta& ChoiceDecoder::text_delta() {
 
 void ChoiceDecoder::show(std::string_view text) {
   const std::string shown = count_ > options_.min_tokens ? stop_.push(text) : std::string(text);
-  if (!shown.empty()) text_delta().text += shown;
+  add_text(shown);
+}
+
+void ChoiceDecoder::add_text(std::string_view text) {
+  if (text.empty()) return;
+  text_delta().text += text;
+  text_bytes_ += text.size();
 }
 
 void ChoiceDecoder::take_event(codec::OutputEvent event) {
@@ -104,9 +140,10 @@ void ChoiceDecoder::take_event(codec::OutputEvent event) {
     return;
   }
   // A stop string does not reach across reasoning or a call.
-  if (const std::string held = stop_.finish(); !held.empty()) text_delta().text += held;
+  add_text(stop_.finish());
   if (event.kind == Kind::kReasoning) {
     if (!wish_.include_reasoning) return;
+    ++other_events_;
     if (deltas_.empty() || !deltas_.back().text.empty() || !deltas_.back().calls.empty()) {
       deltas_.emplace_back();
     }
@@ -120,6 +157,7 @@ void ChoiceDecoder::take_event(codec::OutputEvent event) {
     return;
   }
   has_calls_ = true;
+  ++other_events_;
   CallDelta call{event.call, {}, {}, {}};
   if (begins) {
     call.id = event.id.empty() && wish_.new_call_id ? wish_.new_call_id() : std::move(event.id);
@@ -158,9 +196,12 @@ void ChoiceDecoder::feed(TokenId id) {
 void ChoiceDecoder::push(TokenId id, const engine::PositionLogprobs* logprobs) {
   if (stopped()) return;
   ++count_;
-  if (options_.logprobs >= 0 && logprobs != nullptr) note_token(id, *logprobs);
+  if (options_.logprobs >= 0 && logprobs != nullptr) pending_.push_back(noted(id, *logprobs));
+  const std::size_t text_before = text_bytes_, other_before = other_events_;
   feed(id);
   take_events();
+  place_tokens(text_before, other_before);
+  if (stopped()) place_rest();
 }
 
 void ChoiceDecoder::finish(TokenId stop_token) {
@@ -171,11 +212,13 @@ void ChoiceDecoder::finish(TokenId stop_token) {
     const bool is_markup = tokenizer_->is_control(stop_token) && wish_.parser.takes(piece);
     if (is_markup || options_.include_stop) feed(stop_token);
   }
+  const std::size_t text_before = text_bytes_, other_before = other_events_;
   wish_.parser.push_text(detokenizer_.finish());
   wish_.parser.finish();
   take_events();
-  if (stopped()) return;
-  if (const std::string held = stop_.finish(); !held.empty()) text_delta().text += held;
+  if (!stopped()) add_text(stop_.finish());
+  place_tokens(text_before, other_before);
+  place_rest();
 }
 
 }  // namespace artery::server::api

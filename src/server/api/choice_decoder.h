@@ -23,6 +23,7 @@ struct ShownToken {
   std::string bytes;  // the piece
   float logprob = 0;
   bool has_logprob = true;       // false: the first token of an echoed prompt
+  bool is_content = false;       // its text is in the answer's text; not reasoning, calls, markup
   std::int64_t text_offset = 0;  // characters before it in the choice's text
   std::vector<ShownToken> top;   // best first; their `top` is empty
 };
@@ -87,9 +88,12 @@ class ChoiceDecoder {
   void take_events();
   void take_event(codec::OutputEvent event);
   void show(std::string_view text);
+  void add_text(std::string_view text);
   Delta& text_delta();
   ShownToken shown(const engine::TokenLogprob& entry) const;
-  void note_token(TokenId id, const engine::PositionLogprobs& logprobs);
+  ShownToken noted(TokenId id, const engine::PositionLogprobs& logprobs);
+  void place_tokens(std::size_t text_before, std::size_t other_before);
+  void place_rest();
 
   const codec::Tokenizer* tokenizer_;
   DecodeOptions options_;
@@ -97,6 +101,8 @@ class ChoiceDecoder {
   OutputWish wish_;
   codec::StopMatcher stop_;
   std::vector<Delta> deltas_;
+  std::vector<ShownToken> pending_;                // what they say is held back, or was markup
+  std::size_t text_bytes_ = 0, other_events_ = 0;  // put into deltas so far
   bool has_calls_ = false, call_refused_ = false;
   std::int64_t count_ = 0;
   std::int64_t offset_ = 0;

@@ -22,14 +22,11 @@ TokenLogprob shown_as(const ShownToken& token) {
 // One delta has text, or reasoning, or a part of a call; a whole answer has all of them.
 void tell(const Delta& delta, OutputSink& sink) {
   std::vector<TokenLogprob> logprobs;
-  for (const ShownToken& token : delta.tokens) logprobs.push_back(shown_as(token));
-  const bool has_text = !delta.text.empty();
-  if (!delta.reasoning.empty()) {
-    sink.reasoning(
-        delta.reasoning, has_text ? std::span<const TokenLogprob>() : std::span(logprobs)
-    );
+  for (const ShownToken& token : delta.tokens) {
+    if (token.is_content) logprobs.push_back(shown_as(token));
   }
-  if (has_text) sink.content(delta.text, logprobs);
+  if (!delta.reasoning.empty()) sink.reasoning(delta.reasoning, {});
+  if (!delta.text.empty()) sink.content(delta.text, logprobs);
   for (const CallDelta& call : delta.calls) {
     if (!call.name.empty()) sink.begin_call(call.name, call.id);
     if (!call.arguments.empty()) sink.arguments(call.arguments);
