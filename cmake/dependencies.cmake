@@ -17,6 +17,11 @@ pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(libzstd REQUIRED IMPORTED_TARGET libzstd)
+# Images of requests: docs/decisions/0006-images.md.
+pkg_check_modules(libjpeg REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(libpng REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(libwebp REQUIRED IMPORTED_TARGET libwebp libwebpdemux)
+find_package(GIF REQUIRED)
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.25)
 # Optional: without it a store reads and writes by threads.
 pkg_check_modules(liburing IMPORTED_TARGET liburing>=2.2)
