@@ -13,6 +13,7 @@ Verb bench_kv_verb();
 Verb bench_model_verb();
 Verb bench_serve_verb();
 Verb bench_tokenizer_verb();
+Verb codec_image_verb();
 Verb codec_parse_verb();
 Verb codec_render_verb();
 Verb doctor_verb();

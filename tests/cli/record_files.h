@@ -13,6 +13,9 @@ namespace artery::codec {
 // golden_lines.cc
 std::vector<std::string> read_zst_lines(const std::filesystem::path& path);
 
+// image_lines.cc
+std::vector<std::string> image_lines();
+
 // deepseek_tokenizer.cc; empty and null when the file is not there.
 std::string deepseek_tokenizer_json();
 const Tokenizer* deepseek_tokenizer();

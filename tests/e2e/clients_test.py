@@ -246,6 +246,51 @@ for name, more in (("model", {"model": "other"}), ("field", {"extra_body": {"tem
 print(json.dumps(seen))
 """
 
+# An image to a model that reads text only: each client's own error for 400, naming the place.
+IMAGES_SCRIPT = r"""
+import json, sys
+import anthropic, openai
+
+chat = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0, timeout=120)
+messages = anthropic.Anthropic(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=120)
+data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNgYGAAAAAEAAH2FzhVAAAAAElFTkSuQmCC"
+url = "data:image/png;base64," + data
+ask = {"type": "text", "text": "What is this?"}
+seen = {}
+def expect(name, call):
+    try:
+        call()
+        seen[name] = "none"
+    except (openai.APIStatusError, anthropic.APIStatusError) as error:
+        seen[name] = [type(error).__name__, error.status_code, str(error.body)]
+for name, link in (("chat", url), ("chat_url", "http://169.254.169.254/latest/meta-data")):
+    part = {"type": "image_url", "image_url": {"url": link}}
+    turn = {"role": "user", "content": [ask, part]}
+    expect(name, lambda: chat.chat.completions.create(model="talker", messages=[turn]))
+part = {"type": "input_image", "image_url": url, "detail": "low"}
+turn = {"role": "user", "content": [{"type": "input_text", "text": "What is this?"}, part]}
+expect("responses", lambda: chat.responses.create(model="talker", input=[turn]))
+source = {"type": "base64", "media_type": "image/png", "data": data}
+turn = {"role": "user", "content": [ask, {"type": "image", "source": source}]}
+expect("messages", lambda: messages.messages.create(model="talker", messages=[turn], max_tokens=9))
+expect("count", lambda: messages.messages.count_tokens(model="talker", messages=[turn]))
+# A tool that gives a picture.
+use = {"type": "tool_use", "id": "t1", "name": "see", "input": {}}
+result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "image", "source": source}]}
+turns = [
+    {"role": "user", "content": "Look."},
+    {"role": "assistant", "content": [use]},
+    {"role": "user", "content": [result]},
+]
+expect("result", lambda: messages.messages.create(model="talker", messages=turns, max_tokens=9))
+broken = {"type": "base64", "media_type": "image/png", "data": "@@@"}
+turn = {"role": "user", "content": [{"type": "image", "source": broken}]}
+expect("broken", lambda: messages.messages.create(model="talker", messages=[turn], max_tokens=9))
+text = {"role": "user", "content": [ask]}
+seen["after"] = chat.chat.completions.create(model="talker", messages=[text]).choices[0].finish_reason
+print(json.dumps(seen))
+"""
+
 
 def install():
     """The environment's Python with the clients in it, or a reason to skip."""
@@ -412,6 +457,24 @@ class OtherApis(harness.Case):
         self.assertEqual(seen["gone"], 404)
         # The stored history renders to what the model said.
         self.assertGreater(seen["cached"], 0.5 * seen["after"])
+
+    def test_images_are_refused(self):
+        seen = run_on_talker(IMAGES_SCRIPT)
+        after = seen.pop("after")
+        self.assertIn(after, ("stop", "tool_calls", "length"))
+        for name, (kind, status, body) in seen.items():
+            self.assertEqual((kind, status), ("BadRequestError", 400), name)
+            if name != "broken":
+                self.assertIn("this model takes text only", body, name)
+        places = {
+            "chat": "messages[0].content[1]",
+            "responses": "input[0]",
+            "messages": "messages.0.content[1]",
+            "count": "messages.0.content[1]",
+            "result": "messages.2.content.0.tool_result",
+        }
+        for name, place in places.items():
+            self.assertIn(place, seen[name][2], name)
 
     def test_messages(self):
         seen = run_on_talker(MESSAGES_SCRIPT)
