@@ -1,5 +1,6 @@
 #include "cli/chat_session.h"
 
+#include "codec/deepseek/encoding.h"
 #include "codec/stream/detokenizer.h"
 
 namespace artery::cli {
@@ -9,7 +10,7 @@ constexpr int kWaitMs = 50;
 }  // namespace
 
 Result<ChatSession> ChatSession::make(const LoadedModel& loaded, ChatSettings settings) {
-  if (!settings.raw && loaded.chat_template == nullptr)
+  if (!settings.raw && loaded.chat_template == nullptr && !loaded.deepseek)
     return fail(
         Code::kUnsupported,
         "{}; `--raw` continues the text without a template",
@@ -22,12 +23,26 @@ Result<std::vector<TokenId>> ChatSession::prompt() const {
   const codec::Tokenizer& tokenizer = *loaded_->tokenizer;
   if (settings_.raw)
     return tokenizer.encode(history_.back().content, {.add_special = true, .parse_special = false});
+  if (loaded_->deepseek) return deepseek_prompt();
   codec::ChatInput input;
   input.messages = history_;
   const codec::RenderedPrompt rendered = TRY(loaded_->chat_template->render(input));
   return tokenizer.encode(
       rendered.text, {.add_special = true, .parse_special = true, .literal = rendered.literal}
   );
+}
+
+// Without thinking: what is shown is the whole answer.
+Result<std::vector<TokenId>> ChatSession::deepseek_prompt() const {
+  codec::api::Conversation conversation;
+  conversation.thinking = false;
+  for (const codec::ChatMessage& message : history_) {
+    using codec::api::Role;
+    const Role role = message.role == "assistant" ? Role::kAssistant : Role::kUser;
+    conversation.messages.push_back({.role = role, .content = message.content});
+  }
+  const auto rendered = codec::deepseek::render(conversation, *loaded_->deepseek);
+  return codec::deepseek::encode(rendered, *loaded_->tokenizer);
 }
 
 Result<ChatSession::Answer> ChatSession::say(

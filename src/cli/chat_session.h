@@ -40,6 +40,7 @@ class ChatSession {
   ChatSession(const LoadedModel& loaded, ChatSettings settings)
       : loaded_(&loaded), settings_(settings) {}
   Result<std::vector<TokenId>> prompt() const;
+  Result<std::vector<TokenId>> deepseek_prompt() const;
 
   const LoadedModel* loaded_;
   ChatSettings settings_;

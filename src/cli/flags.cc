@@ -72,8 +72,8 @@ Flag chat_template_flag() {
   return {
       .name = "chat-template",
       .help =
-          "a Jinja file, or a built-in form: chatml, llama2, llama3, mistral; empty: the "
-          "model's own",
+          "a Jinja file, or a built-in form: chatml, llama2, llama3, mistral, deepseek-v4, "
+          "deepseek-v4.1; empty: the model's own",
       .value_name = "FILE",
   };
 }

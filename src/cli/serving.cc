@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory_limit.h"
+#include "cli/deepseek_format.h"
 #include "cli/hf_tokenizer_loader.h"
 #include "cli/model_facts.h"
 #include "cli/model_file.h"
@@ -182,6 +183,30 @@ Result<BareModel> load_bare_model(
   return bare;
 }
 
+namespace {
+
+Result<> choose_chat_form(
+    const model::ModelFile& file,
+    const model::ModelInfo& info,
+    const std::string& chosen,
+    LoadedModel& loaded
+) {
+  loaded.deepseek = deepseek_format(chosen, info.architecture);
+  if (loaded.deepseek) return check_deepseek_vocabulary(*loaded.deepseek, *loaded.tokenizer);
+  auto chat_template = load_chat_template(&file, chosen, template_tokens(*loaded.tokenizer));
+  if (chat_template) {
+    loaded.chat_template = chat_template.take();
+  } else if (!chosen.empty() || is_file_to_mend(file, chat_template.error())) {
+    return tl::unexpected<Error>(chat_template.error());
+  } else {
+    loaded.chat_template_error = chat_template.error().message;
+    log_warn("chat is off: {}", loaded.chat_template_error);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<LoadedModel> load_serving(
     ServingWish wish, const LoadProgress& on_progress, engine::Observer observer, const Clock& clock
 ) {
@@ -194,16 +219,7 @@ Result<LoadedModel> load_serving(
   LoadedModel loaded;
   loaded.tokenizer = TRY(load_tokenizer(*file));
   phases.done("tokenizer");
-  auto chat_template =
-      load_chat_template(file.get(), wish.chat_template, template_tokens(*loaded.tokenizer));
-  if (chat_template) {
-    loaded.chat_template = chat_template.take();
-  } else if (!wish.chat_template.empty() || is_file_to_mend(*file, chat_template.error())) {
-    return tl::unexpected<Error>(chat_template.error());
-  } else {
-    loaded.chat_template_error = chat_template.error().message;
-    log_warn("chat is off: {}", loaded.chat_template_error);
-  }
+  TRY(choose_chat_form(*file, info, wish.chat_template, loaded));
   phases.done("template");
   loaded.compute = TRY(make_compute(wish.compute));
   PlanFlags flags{
@@ -294,7 +310,8 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
   } else if (!chosen.empty() && !names_a_built_in_form(chosen)) {
     return fail(
         Code::kNotFound,
-        "chat template {}: neither a file nor one of chatml, llama2, llama3, mistral",
+        "chat template {}: neither a file nor one of chatml, llama2, llama3, mistral (serve and run "
+        "also know deepseek-v4, deepseek-v4.1)",
         chosen
     );
   }

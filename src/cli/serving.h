@@ -12,6 +12,7 @@
 #include "cli/kv_flags.h"
 #include "cli/memory_plan.h"
 #include "cli/options.h"
+#include "codec/api/convert.h"
 #include "codec/prompt/chat_template.h"
 #include "codec/tokenizer.h"
 #include "engine/engine.h"
@@ -71,6 +72,8 @@ struct LoadedModel {
   std::shared_ptr<const codec::Tokenizer> tokenizer;
   std::shared_ptr<const codec::ChatTemplate> chat_template;  // null: chat_template_error says why
   std::string chat_template_error;
+  // Set: chats are DeepSeek's own encoding's, there is no template.
+  std::optional<codec::api::ModelVersion> deepseek;
   std::string fingerprint;
   MemoryPlan plan;
 };

@@ -75,6 +75,7 @@ void ServingLoader::run(const ServingWish& wish, const std::string& name) {
         name,
         result_->fingerprint,
         make_output_format(parsers_, *result_),
+        result_->deepseek,
     });
   }
   const std::uint64_t one = 1;

@@ -47,6 +47,12 @@ bool Tokenizer::is_control(TokenId id) const {
   return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
 }
 
+bool Tokenizer::is_added(TokenId id) const {
+  const std::vector<TokenKind>& kinds = vocab().kinds;
+  if (id < 0 || static_cast<std::size_t>(id) >= kinds.size()) return false;
+  return is_control(id) || kinds[static_cast<std::size_t>(id)] == TokenKind::kUserDefined;
+}
+
 bool Tokenizer::is_end_of_generation(TokenId id) const {
   const std::vector<TokenId>& ids = vocab().end_of_generation;
   return std::find(ids.begin(), ids.end(), id) != ids.end();

@@ -50,6 +50,7 @@ class Tokenizer {
   // tokens out.
   virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
   bool is_control(TokenId id) const;
+  bool is_added(TokenId id) const;  // control tokens and what files call user-defined
   bool is_end_of_generation(TokenId id) const;
 };
 

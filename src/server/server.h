@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "codec/api/convert.h"
 #include "codec/prompt/chat_template.h"
 #include "codec/stream/output_parser.h"
 #include "codec/tokenizer.h"
@@ -65,6 +66,9 @@ struct Serving {
   std::string system_fingerprint;  // weights digest + numerics id
   // How chat answers are read; null: everything is content.
   std::shared_ptr<const codec::OutputFormat> output_format = nullptr;
+  // Chats are written and read as DeepSeek's own encoding does it (codec/deepseek), without a
+  // template and an output format.
+  std::optional<codec::api::ModelVersion> deepseek = std::nullopt;
 };
 
 class Server {

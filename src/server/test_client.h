@@ -296,7 +296,7 @@ class ServerTest : public ::testing::Test {
   }
   void attach() {
     const auto size = static_cast<std::int64_t>(more_control.size()) + kMoreControlTokens;
-    engine = std::make_shared<FakeEngine>(size, 512);
+    engine = std::make_shared<FakeEngine>(size, context);
     Serving serving;
     serving.engine = engine;
     auto tokenizer = codec::Tokenizer::make(byte_vocab(add_bos, more_control));
@@ -311,6 +311,7 @@ class ServerTest : public ::testing::Test {
     ASSERT_TRUE(format) << format.error().message;
     serving.output_format = format.take();
     serving.chat_template_error = "the file has none";
+    serving.deepseek = deepseek;
     serving.model_name = "tiny";
     serving.system_fingerprint = "fp_test";
     server->attach(std::move(serving));
@@ -391,6 +392,8 @@ class ServerTest : public ::testing::Test {
   std::string template_tail;
   std::vector<std::string> more_control;
   codec::ParserChoice parsers;
+  std::int64_t context = 512;
+  std::optional<codec::api::ModelVersion> deepseek;
   std::unique_ptr<Server> server;
   std::shared_ptr<FakeEngine> engine;
 };

@@ -7,6 +7,7 @@ set(CODEC_DEEPSEEK_SOURCES
   deepseek/output_machine.cc
   deepseek/output_patterns.cc
   deepseek/output_processor.cc
+  deepseek/output_reader.cc
   deepseek/prompt_texts.cc
   deepseek/prompt_writer.cc
   deepseek/render.cc

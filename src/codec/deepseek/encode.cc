@@ -6,15 +6,9 @@
 namespace artery::codec::deepseek {
 namespace {
 
-bool is_added(const Tokenizer& tokenizer, TokenId id) {
-  const TokenKind kind = tokenizer.vocab().kinds[static_cast<std::size_t>(id)];
-  return kind == TokenKind::kControl || kind == TokenKind::kUserDefined ||
-         kind == TokenKind::kUnknown;
-}
-
 Result<TokenId> special_id(std::string_view spelling, const Tokenizer& tokenizer) {
   const std::vector<TokenId> ids = tokenizer.encode(spelling, {.parse_special = true});
-  const bool is_one = ids.size() == 1 && is_added(tokenizer, ids.front()) &&
+  const bool is_one = ids.size() == 1 && tokenizer.is_added(ids.front()) &&
                       tokenizer.piece(ids.front()) == spelling;
   if (!is_one) {
     return fail(

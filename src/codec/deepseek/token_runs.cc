@@ -63,13 +63,6 @@ api::TokenLogprob named(TokenId id, float logprob, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-bool is_added(const Tokenizer& tokenizer, TokenId id) {
-  const std::vector<TokenKind>& kinds = tokenizer.vocab().kinds;
-  if (id < 0 || static_cast<std::size_t>(id) >= kinds.size()) return false;
-  const TokenKind kind = kinds[static_cast<std::size_t>(id)];
-  return kind == TokenKind::kControl || kind == TokenKind::kUserDefined;
-}
-
 void TokenRuns::add(TokenId id, const IdLogprob* logprob, const Tokenizer& tokenizer) {
   if (logprob != nullptr) {
     api::TokenLogprob entry = named(id, logprob->logprob, tokenizer);
@@ -127,7 +120,7 @@ void TokenRuns::push(
 ) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const IdLogprob* const logprob = logprobs.empty() ? nullptr : &logprobs[i];
-    if (!is_added(tokenizer, ids[i])) {
+    if (!tokenizer.is_added(ids[i])) {
       add(ids[i], logprob, tokenizer);
       continue;
     }

@@ -17,9 +17,6 @@
 
 namespace artery::codec::deepseek {
 
-// Whether the vocabulary's added part has the id.
-bool is_added(const Tokenizer& tokenizer, TokenId id);
-
 class TokenRuns {
  public:
   struct Run {

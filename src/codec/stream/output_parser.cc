@@ -135,6 +135,7 @@ OutputParser OutputFormat::start(
 OutputParser::OutputParser(const OutputParser& other)
     : think_(other.think_),
       calls_(other.calls_ ? other.calls_->clone() : nullptr),
+      reader_(other.reader_ ? other.reader_->clone() : nullptr),
       events_(other.events_),
       drop_space_(other.drop_space_) {}
 
@@ -158,6 +159,7 @@ void OutputParser::pass(std::string_view text) {
 }
 
 void OutputParser::push_text(std::string_view text) {
+  if (reader_) return reader_->push_text(text, events_);
   if (!think_ || think_->is_over()) {
     pass(text);
     return;
@@ -169,6 +171,7 @@ void OutputParser::push_text(std::string_view text) {
 }
 
 void OutputParser::push_control(std::string_view token) {
+  if (reader_) return reader_->push_added(token, events_);
   std::string passed;
   if (think_ && think_->takes(token)) {
     if (events_.in_call()) return;  // no place for reasoning
@@ -184,6 +187,7 @@ void OutputParser::push_control(std::string_view token) {
 }
 
 void OutputParser::finish() {
+  if (reader_) return reader_->finish(events_);
   std::string passed;
   if (think_ && !think_->is_over()) think_->close(events_, passed);
   pass(passed);

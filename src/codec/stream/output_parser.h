@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "codec/stream/call_parser.h"
 #include "codec/stream/output_events.h"
+#include "codec/stream/output_reader.h"
 #include "codec/stream/think_splitter.h"
 #include "codec/tokenizer.h"
 
@@ -78,6 +79,7 @@ class OutputParser {
   OutputParser() = default;
   OutputParser(std::optional<ThinkSplitter> think, std::unique_ptr<CallParser> calls)
       : think_(std::move(think)), calls_(std::move(calls)) {}
+  explicit OutputParser(std::unique_ptr<OutputReader> reader) : reader_(std::move(reader)) {}
   OutputParser(const OutputParser& other);
   OutputParser& operator=(const OutputParser& other);
   OutputParser(OutputParser&&) = default;
@@ -89,6 +91,9 @@ class OutputParser {
   // True for control tokens that are markup here; only these go to push_control.
   bool takes(std::string_view control_token) const;
   void push_control(std::string_view token);
+  // True: all tokens of the vocabulary's added part go to push_control, ordinary tokens that spell
+  // one never.
+  bool takes_added() const { return reader_ != nullptr; }
   void finish();
 
   int calls() const { return events_.calls(); }  // begun so far
@@ -99,6 +104,7 @@ class OutputParser {
 
   std::optional<ThinkSplitter> think_;
   std::unique_ptr<CallParser> calls_;  // null: content
+  std::unique_ptr<OutputReader> reader_;  // not null: it alone reads
   OutputEvents events_;
   bool drop_space_ = false;  // space between reasoning and answer is markup
 };

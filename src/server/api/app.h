@@ -141,7 +141,7 @@ class App {
   void count_tokens(Call& call);
   // nullopt: refused already.
   std::optional<codec::api::ConvertedRequest> convert_or_refuse(
-      const Call& call, codec::api::Api api, std::string_view body
+      const Live& live, const Call& call, codec::api::Api api, std::string_view body
   ) const;
   Result<GenerationInput> input_of(const Live& live, const codec::api::ConvertedRequest& request)
       const;
@@ -152,7 +152,9 @@ class App {
   void get_response(Call& call);
   void delete_response(Call& call);
   Result<boost::json::value> read_body(Call& call) const;
+  Result<boost::json::value> parse_body(std::string_view body) const;
   Result<GenerationInput> read_chat_input_for(const Live& live, Call& call) const;
+  Result<GenerationInput> read_deepseek_chat_for(const Live& live, Call& call) const;
   Result<GenerationInput> read_completion_input_for(const Live& live, Call& call) const;
   void generate(Call& call, bool is_chat);
   void begin_generation(Call& call, const std::shared_ptr<const Live>& live, GenerationInput input);

@@ -183,9 +183,14 @@ void ChoiceDecoder::take_events() {
   }
 }
 
+bool ChoiceDecoder::is_markup(TokenId id) const {
+  if (wish_.parser.takes_added()) return tokenizer_->is_added(id);
+  return tokenizer_->is_control(id) && wish_.parser.takes(tokenizer_->piece(id));
+}
+
 void ChoiceDecoder::feed(TokenId id) {
   const std::string_view piece = tokenizer_->piece(id);
-  if (tokenizer_->is_control(id) && wish_.parser.takes(piece)) {
+  if (is_markup(id)) {
     wish_.parser.push_text(detokenizer_.finish());
     wish_.parser.push_control(piece);
   } else {
@@ -208,9 +213,8 @@ void ChoiceDecoder::finish(TokenId stop_token) {
   if (stopped()) return;
   if (stop_token >= 0) {
     ++count_;
-    const std::string_view piece = tokenizer_->piece(stop_token);
-    const bool is_markup = tokenizer_->is_control(stop_token) && wish_.parser.takes(piece);
-    if (is_markup || options_.include_stop) feed(stop_token);
+    const bool ends_parser = is_markup(stop_token) && !wish_.parser.takes_added();
+    if (ends_parser || options_.include_stop) feed(stop_token);
   }
   const std::size_t text_before = text_bytes_, other_before = other_events_;
   wish_.parser.push_text(detokenizer_.finish());

@@ -84,6 +84,7 @@ class ChoiceDecoder {
   std::vector<Delta> take() { return std::exchange(deltas_, {}); }
 
  private:
+  bool is_markup(TokenId id) const;
   void feed(TokenId id);
   void take_events();
   void take_event(codec::OutputEvent event);

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "codec/deepseek/encoding.h"
+#include "codec/deepseek/output_reader.h"
 #include "codec/stream/declared_tools.h"
 #include "server/api/cache_wish.h"
 #include "server/api/conversation_input.h"
@@ -54,11 +56,29 @@ GenerateParams params_of(const ConvertedRequest& request) {
   return params;
 }
 
+Result<> take_deepseek(
+    const ConvertedRequest& request,
+    const Serving& serving,
+    const std::string& field,
+    GenerationInput& input
+) {
+  const codec::deepseek::Rendered prompt =
+      codec::deepseek::render(request.conversation, *serving.deepseek);
+  auto ids = codec::deepseek::encode(prompt, *serving.tokenizer);
+  if (!ids) return fail_field(field, "{}", ids.error().message);
+  input.prompts.push_back({ids.take(), prompt.text});
+  codec::api::ParsingOptions parsing = request.parsing;
+  parsing.stops.clear();  // looked for in what is shown, as of every model
+  input.parser = codec::OutputParser(codec::deepseek::make_output_reader(parsing));
+  return {};
+}
+
 }  // namespace
 
-codec::api::ConvertOptions serving_options() {
+codec::api::ConvertOptions serving_options(const Serving& serving) {
   codec::api::ConvertOptions options;
   options.rules = codec::api::Rules::kServing;
+  options.serving_version = serving.deepseek.value_or(options.serving_version);
   options.messages_web_search = codec::api::WebSearch::kDrop;
   return options;
 }
@@ -67,23 +87,36 @@ ApiError to_api_error(const codec::api::ConvertError& error) {
   return {error.status, error.type, "invalid_value", error.param.value_or(""), error.message, 0};
 }
 
-Result<GenerationInput> generation_input(
-    const ConvertedRequest& request, const Serving& serving, const PromptLimits& limits
+Result<> take_conversation(
+    const ConvertedRequest& request,
+    const Serving& serving,
+    const PromptLimits& limits,
+    const std::string& field,
+    GenerationInput& input
 ) {
   TRY(refuse_constraint(request));
-  GenerationInput input;
-  input.is_chat = true;
-  input.params = params_of(request);
+  // Its turns say how long it is worth keeping, whatever renders them.
   const codec::ChatInput chat = TRY(chat_input(request.conversation));
-  const std::string field = request.api == Api::kResponses ? "input" : "messages";
   std::size_t bytes = 0;
   for (const codec::ChatMessage& message : chat.messages) bytes += message.content.size();
   TRY(check_prompt_bytes(bytes, limits.bytes_max, limits.max_model_len, field));
+  input.params.cache_seen = observed_class(chat);
+  if (serving.deepseek) return take_deepseek(request, serving, field, input);
   input.prompts.push_back(TRY(chat_prompt(serving, chat, true)));
   if (chat.continue_final_message) input.continued = chat.messages.back().content;
   if (!chat.tools_json.empty()) input.tools = codec::read_declared_tools(chat.tools_json);
+  return {};
+}
+
+Result<GenerationInput> generation_input(
+    const ConvertedRequest& request, const Serving& serving, const PromptLimits& limits
+) {
+  GenerationInput input;
+  input.is_chat = true;
+  input.params = params_of(request);
+  const std::string field = request.api == Api::kResponses ? "input" : "messages";
+  TRY(take_conversation(request, serving, limits, field, input));
   input.parallel_calls = request.beyond.parallel_calls;
-  input.params.cache_seen = observed_class(chat);
   if (request.beyond.cache_control_s) {
     input.params.cache_asked = kvstore::ttl_class_for(*request.beyond.cache_control_s);
   }

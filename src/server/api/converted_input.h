@@ -10,8 +10,8 @@
 
 namespace artery::server::api {
 
-// How a server of any model converts.
-codec::api::ConvertOptions serving_options();
+// How a server of this model converts.
+codec::api::ConvertOptions serving_options(const Serving& serving);
 
 ApiError to_api_error(const codec::api::ConvertError& error);
 
@@ -25,6 +25,16 @@ struct PromptLimits {
 // before it is tokenized.
 Result<GenerationInput> generation_input(
     const codec::api::ConvertedRequest& request, const Serving& serving, const PromptLimits& limits
+);
+
+// The same of a conversation alone: prompt, how the output is read, and how long it is worth
+// keeping. `field`: of the conversation, for errors.
+Result<> take_conversation(
+    const codec::api::ConvertedRequest& request,
+    const Serving& serving,
+    const PromptLimits& limits,
+    const std::string& field,
+    GenerationInput& input
 );
 
 }  // namespace artery::server::api

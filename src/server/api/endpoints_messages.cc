@@ -15,9 +15,9 @@ using codec::api::Api;
 using codec::api::ConvertedRequest;
 
 std::optional<ConvertedRequest> App::convert_or_refuse(
-    const Call& call, Api api, std::string_view body
+    const Live& live, const Call& call, Api api, std::string_view body
 ) const {
-  auto converted = codec::api::convert(api, body, serving_options());
+  auto converted = codec::api::convert(api, body, serving_options(*live.serving));
   if (converted) return std::move(*converted);
   reply_error(call, to_api_error(converted.error()));
   return std::nullopt;
@@ -32,7 +32,7 @@ void App::messages(Call& call) {
   const auto now = live_or_refuse(call);
   if (!now) return;
   if (draining_) return reply_error(call, draining_error());
-  const auto request = convert_or_refuse(call, Api::kMessages, take_body(call));
+  const auto request = convert_or_refuse(*now, call, Api::kMessages, take_body(call));
   if (!request) return;
   auto input = input_of(*now, *request);
   if (!input) return reply_error(call, input.error());
@@ -60,7 +60,7 @@ void App::messages(Call& call) {
 void App::count_tokens(Call& call) {
   const auto now = live_or_refuse(call);
   if (!now) return;
-  const auto request = convert_or_refuse(call, Api::kMessages, take_body(call));
+  const auto request = convert_or_refuse(*now, call, Api::kMessages, take_body(call));
   if (!request) return;
   const auto input = input_of(*now, *request);
   if (!input) return reply_error(call, input.error());

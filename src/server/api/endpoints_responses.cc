@@ -99,7 +99,7 @@ void App::responses(Call& call) {
   if (draining_) return reply_error(call, draining_error());
   const auto body = continued(call, take_body(call));
   if (!body) return reply_error(call, to_api_error(body.error()));
-  const auto request = convert_or_refuse(call, Api::kResponses, *body);
+  const auto request = convert_or_refuse(*now, call, Api::kResponses, *body);
   if (!request) return;
   auto input = input_of(*now, *request);
   if (!input) return reply_error(call, input.error());

@@ -5,6 +5,7 @@
 #include "codec/infill.h"
 #include "codec/stream/declared_tools.h"
 #include "server/api/app.h"
+#include "server/api/converted_input.h"
 #include "server/api/json_reader.h"
 #include "server/api/json_writer.h"
 #include "server/api/prompts.h"
@@ -16,12 +17,48 @@ namespace {
 // Memory of a body's values, by the largest body: long texts and token ids as they come in prompts
 // fit; a body of nothing but the smallest values takes twelve times its size and does not.
 constexpr std::size_t kJsonMemoryFactor = 2, kJsonMemoryMin = 4u << 20;
+
+// vLLM's switch, by both of its names; `thinking` and `reasoning_effort` of the request win.
+Result<codec::api::ConvertOptions> chat_options(
+    const boost::json::value& value, const Serving& serving
+) {
+  codec::api::ConvertOptions options = serving_options(serving);
+  const Fields body = TRY(Fields::of(value, ""));
+  const boost::json::value* found = body.find("chat_template_kwargs");
+  if (found == nullptr || found->is_null()) return options;
+  const Fields kwargs = TRY(Fields::of(*found, "chat_template_kwargs"));
+  for (const char* name : {"thinking", "enable_thinking"})
+    options.default_thinking = TRY(kwargs.flag(name, options.default_thinking));
+  return options;
+}
+
+Result<> take_deepseek_chat(
+    const Live& live,
+    std::string_view text,
+    const boost::json::value& body,
+    GenerationInput& input
+) {
+  const auto options = TRY(chat_options(body, *live.serving));
+  const auto converted = codec::api::convert(codec::api::Api::kChat, text, options);
+  if (!converted) {
+    const codec::api::ConvertError& error = converted.error();
+    return tl::unexpected<Error>(
+        Error{Code::kInvalidArgument, error.message, error.param.value_or("messages")}
+    );
+  }
+  const PromptLimits limits{live.prompt_bytes_max, live.max_model_len};
+  return take_conversation(*converted, *live.serving, limits, "messages", input);
+}
 }  // namespace
 
 Result<boost::json::value> App::read_body(Call& call) const {
   // The text is not needed beside its value.
   const std::string body = std::exchange(call.request->body, {});
   const auto hold = std::move(call.request->body_hold);
+  return parse_body(body);
+}
+
+Result<boost::json::value> App::parse_body(std::string_view body) const {
   const std::size_t memory_max = kJsonMemoryMin + kJsonMemoryFactor * config_.body_bytes_max;
   return parse_json(body, config_.json_depth_max, memory_max);
 }
@@ -30,11 +67,16 @@ void App::tokenize(Call& call) {
   const auto now = live_or_refuse(call);
   if (!now) return;
   const auto work = [&]() -> Result<std::string> {
-    const boost::json::value body = TRY(read_body(call));
+    const std::string text = take_body(call);
+    const boost::json::value body = TRY(parse_body(text));
     const TokenizeRequest request = TRY(read_tokenize(body));
     TRY(check_model(*now, request.model));
     std::vector<TokenId> ids;
-    if (request.is_chat) {
+    if (request.is_chat && now->serving->deepseek) {
+      GenerationInput input;
+      TRY(take_deepseek_chat(*now, text, body, input));
+      ids = std::move(input.prompts.front().ids);
+    } else if (request.is_chat) {
       ids = TRY(chat_prompt(*now->serving, request.input, request.add_special)).ids;
     } else if (auto prompt =
                    text_prompt(*now->serving, request.prompt, request.add_special, "prompt")) {
@@ -88,7 +130,24 @@ void App::detokenize(Call& call) {
 void App::chat_completions(Call& call) { generate(call, true); }
 void App::completions(Call& call) { generate(call, false); }
 
+// The codec's reader takes the conversation, ours what the engine needs beside it.
+Result<GenerationInput> App::read_deepseek_chat_for(const Live& live, Call& call) const {
+  const std::string text = take_body(call);
+  const boost::json::value body = TRY(parse_body(text));
+  ChatRequest request =
+      TRY(read_chat_settings(body, live.serving->engine->model_info().vocab_size));
+  TRY(check_model(live, request.params.model));
+  GenerationInput input;
+  input.is_chat = true;
+  input.params = std::move(request.params);
+  TRY(take_deepseek_chat(live, text, body, input));
+  input.parallel_calls = request.parallel_calls;
+  input.include_reasoning = request.include_reasoning;
+  return input;
+}
+
 Result<GenerationInput> App::read_chat_input_for(const Live& live, Call& call) const {
+  if (live.serving->deepseek) return read_deepseek_chat_for(live, call);
   const boost::json::value body = TRY(read_body(call));
   ChatRequest request = TRY(read_chat(body, live.serving->engine->model_info().vocab_size));
   TRY(check_model(live, request.params.model));

@@ -103,11 +103,13 @@ Generation::Generation(Call call, GenerationContext context, GenerationInput inp
 OutputWish Generation::output_wish(const TokenPrompt& prompt) const {
   OutputWish wish;
   const auto& format = context_.serving->output_format;
-  if (!input_.is_chat || format == nullptr) return wish;
-  wish.parser = format->start(prompt.text, input_.tools, input_.continued);
+  if (!input_.is_chat || (format == nullptr && !input_.parser)) return wish;
+  wish.parser = input_.parser ? *input_.parser
+                              : format->start(prompt.text, input_.tools, input_.continued);
   wish.parallel_calls = input_.parallel_calls;
   wish.include_reasoning = input_.include_reasoning;
-  wish.new_call_id = [style = format->call_id_style()] { return new_call_id(style); };
+  const auto style = input_.parser ? codec::CallIdStyle::kLong : format->call_id_style();
+  wish.new_call_id = [style] { return new_call_id(style); };
   return wish;
 }
 

@@ -42,6 +42,8 @@ struct GenerationInput {
   // A chat's output is read for reasoning and calls.
   bool is_chat = false;
   std::shared_ptr<const codec::DeclaredTools> tools;  // null: no calls in the answer
+  // Reads the output of each choice, in place of the model's format.
+  std::optional<codec::OutputParser> parser;
   bool parallel_calls = true;
   bool include_reasoning = true;
   // A chat that goes on from its last message: that one's text so far.

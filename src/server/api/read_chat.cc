@@ -215,13 +215,20 @@ Result<codec::ChatInput> read_chat_input(const Fields& body) {
 
 Result<ChatRequest> read_chat(const json::value& value, std::int64_t vocab_size) {
   const Fields body = TRY(Fields::of(value, ""));
+  codec::ChatInput input = TRY(read_chat_input(body));
+  ChatRequest request = TRY(read_chat_settings(value, vocab_size));
+  request.input = std::move(input);
+  request.params.cache_seen = observed_class(request.input);
+  return request;
+}
+
+Result<ChatRequest> read_chat_settings(const json::value& value, std::int64_t vocab_size) {
+  const Fields body = TRY(Fields::of(value, ""));
   ChatRequest request;
-  request.input = TRY(read_chat_input(body));
   request.params = TRY(read_params(body, vocab_size));
   if (!TRY(body.text("suffix")).value_or("").empty()) {
     return fail_field("suffix", "suffix: text is inserted by /v1/completions only");
   }
-  request.params.cache_seen = observed_class(request.input);
   request.params.logprobs = TRY(read_logprobs(body));
   request.parallel_calls = TRY(body.flag("parallel_tool_calls", true));
   request.include_reasoning = TRY(body.flag("include_reasoning", true));

@@ -84,6 +84,8 @@ struct DetokenizeRequest {
 
 // `vocab_size`: ids in the request must be below it.
 Result<ChatRequest> read_chat(const boost::json::value& body, std::int64_t vocab_size);
+// All but the conversation, which another reader takes.
+Result<ChatRequest> read_chat_settings(const boost::json::value& body, std::int64_t vocab_size);
 Result<CompletionRequest> read_completion(const boost::json::value& body, std::int64_t vocab_size);
 Result<TokenizeRequest> read_tokenize(const boost::json::value& body);
 Result<DetokenizeRequest> read_detokenize(const boost::json::value& body, std::int64_t vocab_size);
