@@ -310,7 +310,8 @@ Result<std::shared_ptr<const codec::ChatTemplate>> load_chat_template(
   } else if (!chosen.empty() && !names_a_built_in_form(chosen)) {
     return fail(
         Code::kNotFound,
-        "chat template {}: neither a file nor one of chatml, llama2, llama3, mistral (serve and run "
+        "chat template {}: neither a file nor one of chatml, llama2, llama3, mistral (serve and "
+        "run "
         "also know deepseek-v4, deepseek-v4.1)",
         chosen
     );

@@ -150,21 +150,26 @@ void StoreCore::drop_segment(SegmentId id, MissReason why, std::vector<Place> co
   wants_round = true;
 }
 
-// Journaled, or given up. A segment that was dropped itself answers for its records until its own
-// drop is through.
-bool StoreCore::is_safe(const Place& copy) const {
-  const auto at = segments.all().find(copy.segment);
+bool StoreCore::is_journaled(const Place& put) const {
+  const auto at = segments.all().find(put.segment);
   if (at == segments.all().end()) return true;
   if (at->second.is_dropped) return !at->second.awaits_copies;
-  return std::ranges::none_of(at->second.puts, [&](const SegmentFile::Put& put) {
-    return put.entry.place.offset <= copy.offset;
+  return std::ranges::none_of(at->second.puts, [&](const SegmentFile::Put& one) {
+    return one.entry.place.offset <= put.offset;
   });
+}
+
+std::vector<Place> StoreCore::last_puts() const {
+  std::vector<Place> out;
+  for (const auto& [id, segment] : segments.all())
+    if (!segment.puts.empty()) out.push_back(segment.puts.back().entry.place);
+  return out;
 }
 
 void StoreCore::settle_drops() {
   std::erase_if(drops, [&](const Drop& drop) {
     const bool is_ready =
-        std::ranges::all_of(drop.copies, [&](const Place& copy) { return is_safe(copy); });
+        std::ranges::all_of(drop.copies, [&](const Place& copy) { return is_journaled(copy); });
     if (!is_ready) return false;
     if (const auto at = segments.all().find(drop.segment); at != segments.all().end())
       at->second.awaits_copies = false;

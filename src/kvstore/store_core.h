@@ -98,8 +98,12 @@ struct StoreCore {
   // All of a segment's records; its file goes once the journal knows, and not before it has what
   // was copied out of it.
   void drop_segment(SegmentId id, MissReason why, std::vector<Place> copies = {});
-  // Changes come of those drops whose copies are safe.
+  // Changes come of those drops whose copies are journaled.
   void settle_drops();
+  // Gathered for the journal, or given up, with all before it in its segment. A segment that was
+  // dropped answers for its records until its own drop is through.
+  bool is_journaled(const Place& put) const;
+  std::vector<Place> last_puts() const;  // not journaled yet, of each segment
   // It could not be opened: lost if it is gone, else trouble that may pass.
   void open_failed(SegmentId id, const Error& error);
   // The file is gone, or shorter than its records.
@@ -109,8 +113,6 @@ struct StoreCore {
   Result<> write_super(SuperBlock next);
 
  private:
-  bool is_safe(const Place& copy) const;
-
   std::uint64_t sequence_ = 0;
   std::set<std::string, std::less<>> causes_;
 };

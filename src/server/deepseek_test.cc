@@ -203,9 +203,7 @@ TEST_F(DeepSeekTest, StopStringsAndPrefixes) {
       R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"so ",)"
       R"("prefix":true}],"thinking":{"type":"disabled"},"stop":["STOP"]})";
   const json::value choice = post("/v1/chat/completions", body).json().at("choices").at(0);
-  EXPECT_EQ(
-      last_prompt(), ids_of("<｜begin▁of▁sentence｜><｜User｜>hi<｜Assistant｜></think>so ")
-  );
+  EXPECT_EQ(last_prompt(), ids_of("<｜begin▁of▁sentence｜><｜User｜>hi<｜Assistant｜></think>so "));
   EXPECT_EQ(text_of(choice.at("message").at("content")), "more ");
   EXPECT_EQ(text_of(choice.at("finish_reason")), "stop");
 }
@@ -215,8 +213,7 @@ TEST_F(DeepSeekTest, RefusalsNameTheField) {
   const TestResponse refused = post("/v1/chat/completions", chat("hi", R"(,"temperature":9)"));
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.error("param"), "temperature");
-  const std::string stray =
-      R"({"messages":[{"role":"tool","tool_call_id":"x","content":"rain"}]})";
+  const std::string stray = R"({"messages":[{"role":"tool","tool_call_id":"x","content":"rain"}]})";
   EXPECT_EQ(post("/v1/chat/completions", stray).status, 400);
 }
 

@@ -178,6 +178,11 @@ void StoreRun::offer_window(RecordStore& store, Prefix& prefix) {
   record.extent.pages =
       static_cast<int>(std::min<std::int64_t>(std::ssize(prefix.keys), kRecordPages[prefix.space]));
   record.extent.first_page = std::ssize(prefix.keys) - record.extent.pages;
+  const auto known = std::ranges::find_if(prefix.records, [&](const Record& one) {
+    return one.kind == record.kind && one.extent.first_page == record.extent.first_page &&
+           one.extent.pages == record.extent.pages;
+  });
+  if (known != prefix.records.end()) return offer(store, prefix, *known);
   prefix.records.push_back(record);
   offer(store, prefix, prefix.records.back());
 }
@@ -205,6 +210,7 @@ void StoreRun::offer(RecordStore& store, const Prefix& prefix, Record& record) {
         store.offer(facts, ids, [&](std::span<std::byte> out) { fill_payload(facts.key, out); });
     if (answer != Offer::kRefused) {
       record.taken = true;
+      record.durable &= answer == Offer::kKnown;  // else it was given up, and begins anew
       ++taken_;
       return;
     }

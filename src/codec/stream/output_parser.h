@@ -103,7 +103,7 @@ class OutputParser {
   void pass(std::string_view text);
 
   std::optional<ThinkSplitter> think_;
-  std::unique_ptr<CallParser> calls_;  // null: content
+  std::unique_ptr<CallParser> calls_;     // null: content
   std::unique_ptr<OutputReader> reader_;  // not null: it alone reads
   OutputEvents events_;
   bool drop_space_ = false;  // space between reasoning and answer is markup

@@ -33,10 +33,7 @@ Result<codec::api::ConvertOptions> chat_options(
 }
 
 Result<> take_deepseek_chat(
-    const Live& live,
-    std::string_view text,
-    const boost::json::value& body,
-    GenerationInput& input
+    const Live& live, std::string_view text, const boost::json::value& body, GenerationInput& input
 ) {
   const auto options = TRY(chat_options(body, *live.serving));
   const auto converted = codec::api::convert(codec::api::Api::kChat, text, options);
