@@ -38,8 +38,9 @@ Result<std::vector<TokenId>> ChatSession::deepseek_prompt() const {
   conversation.thinking = false;
   for (const codec::ChatMessage& message : history_) {
     using codec::api::Role;
-    const Role role = message.role == "assistant" ? Role::kAssistant : Role::kUser;
-    conversation.messages.push_back({.role = role, .content = message.content});
+    codec::api::Message& turn = conversation.messages.emplace_back();
+    turn.role = message.role == "assistant" ? Role::kAssistant : Role::kUser;
+    turn.content = message.content;
   }
   const auto rendered = codec::deepseek::render(conversation, *loaded_->deepseek);
   return codec::deepseek::encode(rendered, *loaded_->tokenizer);

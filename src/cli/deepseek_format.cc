@@ -20,17 +20,20 @@ std::optional<ModelVersion> deepseek_format(
 Result<> check_deepseek_vocabulary(ModelVersion version, const codec::Tokenizer& tokenizer) {
   // A conversation with each of the tokens that prompts are made of.
   codec::api::Conversation all;
-  all.tools.push_back({.name = "f", .description = {}, .parameters = "{}", .strict = {}});
+  all.tools.emplace_back().name = "f";
+  all.tools.back().parameters = "{}";
   const auto say = [&](codec::api::Role role) -> codec::api::Message& {
-    all.messages.push_back({.role = role, .content = "a"});
-    return all.messages.back();
+    codec::api::Message& message = all.messages.emplace_back();
+    message.role = role;
+    message.content = "a";
+    return message;
   };
   say(codec::api::Role::kSystem);
   say(codec::api::Role::kUser);
   codec::api::Message& answer = say(codec::api::Role::kAssistant);
   answer.reasoning = "a";
   answer.calls.push_back({"1", "f", "{}"});
-  say(codec::api::Role::kTool).call_id = "1";
+  say(codec::api::Role::kTool).call_id = "1";  // `answer` is not valid any more
   const auto ids = codec::deepseek::encode(codec::deepseek::render(all, version), tokenizer);
   if (ids) return {};
   return fail(

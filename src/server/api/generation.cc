@@ -104,8 +104,8 @@ OutputWish Generation::output_wish(const TokenPrompt& prompt) const {
   OutputWish wish;
   const auto& format = context_.serving->output_format;
   if (!input_.is_chat || (format == nullptr && !input_.parser)) return wish;
-  wish.parser = input_.parser ? *input_.parser
-                              : format->start(prompt.text, input_.tools, input_.continued);
+  wish.parser =
+      input_.parser ? *input_.parser : format->start(prompt.text, input_.tools, input_.continued);
   wish.parallel_calls = input_.parallel_calls;
   wish.include_reasoning = input_.include_reasoning;
   const auto style = input_.parser ? codec::CallIdStyle::kLong : format->call_id_style();
