@@ -1,12 +1,16 @@
-"""A model file that says one text: each token leads to the next, whatever stood before.
+"""A model file that says one text: each token leads to the next, whatever stood before. With a second
+text it says that one where the conversation holds a tool's result.
 
 A Llama of one layer that adds nothing: attention and feed-forward end in zeros, so the last hidden
-row is the token's own embedding, and the output row of each token is its predecessor's embedding.
-The text begins behind a line break, where the template leaves off.
+row is the token's own embedding, and the output row of each token is the sum of its predecessors'
+embeddings. The text begins behind a line break, where the template leaves off; the second one behind
+a tab, with which the template opens the turns after a result.
 """
 
+import hashlib
 import random
 import struct
+from pathlib import Path
 
 import fixtures
 import gguf_file
@@ -16,14 +20,16 @@ DIM, HEADS, FFN, CONTEXT = 128, 2, 64, 4096
 NORMAL, CONTROL = 1, 3
 # The markup in it is what the server chooses its parsers by.
 TEMPLATE = (
+    "{% set turn = namespace(end='\\n') %}"
     "{% if tools %}{{ '<|im_start|>system\\nTools: ' + tools | tojson + ' Use <tool_call>"
     '{"name": ..., "arguments": ...}</tool_call><|im_end|>\\n\' }}{% endif %}'
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+    "{% for m in messages %}{% if m.role == 'tool' %}{% set turn.end = RESULT_END %}{% endif %}"
+    "{{ '<|im_start|>' + m.role + (turn.end if m.role == 'assistant' else '\\n') }}"
     "{% if m.reasoning_content %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{% endif %}"
     "{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '\\n<tool_call>\\n{\"name\": ' +"
     " c.function.name | tojson + ', \"arguments\": ' + c.function.arguments | tojson +"
     " '}\\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant' + turn.end }}{% endif %}"
 )
 
 
@@ -42,7 +48,11 @@ def pieces_of(raw, known):
         size = 2
         while at + size < len(raw) and raw[at : at + size] in known:
             size += 1
-        pieces.append(raw[at : at + size])
+        piece = raw[at : at + size]
+        if piece in known:  # the end came first
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
         known.add(pieces[-1])
         at += size
     return pieces
@@ -52,18 +62,24 @@ def array(kind, items):
     return struct.pack("<IIQ", gguf_file.ARRAY, kind, len(items)) + b"".join(items)
 
 
-def talker(name, said):
-    """The path of a model that says `said`, whose last byte must not end a character early."""
+def talker(name, said, then=None):
+    """The path of a model that says `said`, whose last byte must not end a character early, and
+    after a tool's result `then` (without: the same)."""
+    says = [("\n", said)] if then is None else [("\n", said), ("\t", then)]
+    template = TEMPLATE.replace("RESULT_END", "'\\n'" if then is None else "'\\t'")
 
     def build(path):
         texts = [bytes([byte]) for byte in range(256)] + [b"he"]
-        script = pieces_of(said.encode(), set(texts))
-        first = len(texts)
-        texts += script
-        start, end = len(texts), len(texts) + 1
+        known = set(texts)
+        scripts = [(ord(opening), pieces_of(one.encode(), known)) for opening, one in says]
+        start = len(texts) + sum(len(script) for _, script in scripts)
+        end = start + 1
+        follower = {}
+        for opening, script in scripts:
+            tokens = [opening, *range(len(texts), len(texts) + len(script)), end]
+            follower |= dict(zip(tokens, tokens[1:]))
+            texts += script
         tokens = [visible(text) for text in texts] + ["<|im_start|>", "<|im_end|>"]
-        follower = dict(zip(range(first, end - 2), range(first + 1, end - 1)))
-        follower |= {ord("\n"): first, first + len(script) - 1: end}
         u32, f32, text = gguf_file.u32, gguf_file.f32, gguf_file.text
         file = GgufFile()
         file.metadata = {
@@ -89,20 +105,23 @@ def talker(name, said):
             "tokenizer.ggml.eos_token_id": u32(end),
             "tokenizer.ggml.bos_token_id": u32(end),
             "tokenizer.ggml.add_bos_token": gguf_file.boolean(False),
-            "tokenizer.chat_template": text(TEMPLATE),
+            "tokenizer.chat_template": text(template),
         }
         file.tensors = _tensors(len(tokens), follower)
         file.write(path)
 
-    return fixtures.make(name + ".gguf", build)
+    made_of = Path(__file__).read_bytes() + repr((says, CONTEXT)).encode()
+    return fixtures.make(f"{name}-{hashlib.sha256(made_of).hexdigest()[:8]}.gguf", build)
 
 
 def _tensors(vocabulary, follower):
     rng = random.Random(20261130)
     rows = [[rng.gauss(0, 1) for _ in range(DIM)] for _ in range(vocabulary)]
     zero = [0.0] * DIM
-    leader = {after: before for before, after in follower.items()}
-    output = [rows[leader[token]] if token in leader else zero for token in range(vocabulary)]
+    leaders = {}
+    for before, after in follower.items():
+        leaders.setdefault(after, []).append(rows[before])
+    output = [[sum(row) for row in zip(zero, *leaders.get(one, []))] for one in range(vocabulary)]
 
     def matrix(name, inputs, outputs, values=None):
         raw = bytes(4 * inputs * outputs)

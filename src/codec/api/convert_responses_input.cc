@@ -81,12 +81,13 @@ Ruled<> ResponsesInput::add(const ResponsesItem& item) {
 }
 
 Ruled<> ResponsesInput::add_message(const ResponsesItem& item) {
-  RULE(check_answered());
+  // Models speak after their calls too, and clients send such a history back in its order.
+  if (!keeps_order()) RULE(check_answered());
   const bool as_user = item.is_developer && version_ == ModelVersion::kV4;
   auto message = content_of(item, as_user ? Role::kUser : item.role, "content");
   if (!message) return tl::unexpected(std::move(message.error()));
   if (message->role != Role::kAssistant) {
-    messages_.push_back(std::move(*message));
+    (waiting_.empty() ? messages_ : behind_).push_back(std::move(*message));
     return {};
   }
   Message& turn = assistant();
@@ -161,7 +162,7 @@ Ruled<> ResponsesInput::add_found_tools(const ResponsesItem& item) {
   result.content = std::move(*text);
   const auto names = tools_.found.find(item.index);
   if (names != tools_.found.end() && !names->second.empty()) {
-    Message& added = found_.emplace_back();
+    Message& added = behind_.emplace_back();
     added.role = Role::kSystem;
     for (const std::string& name : names->second) added.tools.emplace_back().name = name;
   }
@@ -195,10 +196,10 @@ void ResponsesInput::close_group() {
   }
   assistant().calls = std::move(calls_);
   std::ranges::move(results_, std::back_inserter(messages_));
-  std::ranges::move(found_, std::back_inserter(messages_));
+  std::ranges::move(behind_, std::back_inserter(messages_));
   calls_.clear();
   results_.clear();
-  found_.clear();
+  behind_.clear();
 }
 
 Ruled<Message> ResponsesInput::content_of(

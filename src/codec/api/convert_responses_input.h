@@ -48,7 +48,8 @@ class ResponsesInput {
   std::vector<Message> messages_;
   // The calls since the last message, until all have their results.
   std::vector<ToolCall> calls_;
-  std::vector<Message> results_, found_;
+  std::vector<Message> results_;
+  std::vector<Message> behind_;  // what follows the results: found tools, messages that came before
   std::unordered_set<std::string_view> waiting_;
   std::unordered_set<std::string_view> called_, answered_;  // of the whole input
 };

@@ -103,6 +103,23 @@ TEST(ConvertResponses, CallsKeepTheirOrderAndThoughtsBetweenThem) {
   EXPECT_EQ(messages[1].call_id, "a");
 }
 
+// Codex sends back what a model said behind its call in the order of the items.
+TEST(ConvertResponses, MessagesBetweenACallAndItsResult) {
+  const std::string head =
+      R"({"input":[{"role":"user","content":"u1"},{"role":"assistant","content":"a1"},)"
+      R"({"type":"function_call","call_id":"a","name":"f","arguments":"{}"},)"
+      R"({"role":"assistant","content":"a2"},{"role":"user","content":"u2"})";
+  const std::string result = R"(,{"type":"function_call_output","call_id":"a","output":"A"})";
+  const ConvertedRequest request = served(head + result + "]}");
+  const auto& messages = request.conversation.messages;
+  ASSERT_EQ(messages.size(), 4U);
+  EXPECT_EQ(messages[1].content, "a1\n\na2");
+  ASSERT_EQ(messages[1].calls.size(), 1U);
+  EXPECT_EQ(messages[2].content, "A");
+  EXPECT_EQ(messages[3].content, "u2");
+  EXPECT_EQ(refusal(head + "]}"), "No tool output found for tool call a.");
+}
+
 TEST(ConvertResponses, FieldsThatAServerHonours) {
   const ConvertedRequest request = served(
       R"({"model":"any","input":[{"role":"developer","content":"d"},{"role":"user","content":"u"},)"
