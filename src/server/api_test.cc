@@ -113,6 +113,12 @@ TEST_F(ApiTest, ListsModelsWithTheirContext) {
   ASSERT_EQ(list.at("data").as_array().size(), 2U);
   EXPECT_EQ(list.at("data").at(0).at("id").as_string(), "tiny");
   EXPECT_EQ(list.at("data").at(0).at("max_model_len").as_int64(), 512);
+  // As Anthropic's clients read the same list.
+  EXPECT_EQ(list.at("data").at(1).at("type").as_string(), "model");
+  EXPECT_EQ(list.at("data").at(1).at("display_name").as_string(), "other");
+  EXPECT_EQ(list.at("data").at(1).at("created_at").as_string().size(), 20U);
+  EXPECT_EQ(list.at("last_id").as_string(), "other");
+  EXPECT_FALSE(list.at("has_more").as_bool());
   for (const char* name : {"tiny", "other"}) {
     const auto answer =
         post("/v1/completions", fmt::format(R"({{"model":"{}","prompt":"a"}})", name));

@@ -164,6 +164,20 @@ TEST_F(MessagesTest, ErrorsHaveItsShape) {
   );
 }
 
+// The official clients' tool runner asks for conversations that the server keeps; by this error it
+// knows to send them whole.
+TEST_F(MessagesTest, ThreadsAreRefusedAsItsClientsExpect) {
+  start();
+  const TestResponse refused =
+      post(kPath, request(R"("max_tokens":9,"thread":{"type":"create"})"));
+  expect_error(refused, 400, "invalid_request_error");
+  const json::value details = refused.json().at("error").at("details");
+  EXPECT_EQ(text_of(details.at("error_code")), "thread_unsupported_request");
+  EXPECT_EQ(text_of(details.at("unsupported").at(0)), "thread");
+  EXPECT_EQ(refused.header("request-id"), refused.header("x-request-id"));
+  EXPECT_EQ(post(kPath, request(R"("max_tokens":9,"thread":null)")).status, 200);
+}
+
 TEST_F(MessagesTest, AFailureAfterTheHeadersIsAnEvent) {
   start();
   engine->set_author([](const engine::Request&, int) {

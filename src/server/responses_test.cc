@@ -100,6 +100,31 @@ TEST_F(ResponsesTest, GetAndDeleteById) {
   EXPECT_EQ(next.error("param"), "previous_response_id");
 }
 
+TEST_F(ResponsesTest, TheNewerPathsOfTheApi) {
+  start();
+  const std::string ask_one = request("hi");
+  const json::value made = post(kPath, ask_one).json();
+  const json::value count = post("/v1/responses/input_tokens", ask_one).json();
+  EXPECT_EQ(count.at("input_tokens"), made.at("usage").at("input_tokens"));
+  EXPECT_EQ(text_of(count.at("object")), "response.input_tokens");
+  // A stream of what is stored would come out empty at a client that is given the whole.
+  const std::string path = std::string(kPath) + "/" + text_of(made.at("id"));
+  const TestResponse streamed = get(path + "?stream=true");
+  EXPECT_EQ(streamed.status, 400);
+  EXPECT_EQ(streamed.error("param"), "stream");
+  EXPECT_EQ(get(path + "/input_items").status, 404);
+  EXPECT_EQ(ask("PUT", path).header("allow"), "GET, HEAD, DELETE, OPTIONS");
+}
+
+TEST_F(ResponsesTest, StrictToolsBesideOthers) {
+  start();
+  const std::string tools =
+      R"("tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object",)"
+      R"("properties":{},"required":[],"additionalProperties":false}},)"
+      R"({"type":"function","name":"g","strict":false,"parameters":{"type":"object"}}])";
+  EXPECT_EQ(post(kPath, request("hi", tools)).status, 200);
+}
+
 TEST_F(ResponsesTest, NotKeptWhenStoreIsFalse) {
   start();
   const json::value made = post(kPath, request("hi", R"("store":false)")).json();

@@ -288,6 +288,120 @@ turn = {"role": "user", "content": [{"type": "image", "source": broken}]}
 expect("broken", lambda: messages.messages.create(model="talker", messages=[turn], max_tokens=9))
 text = {"role": "user", "content": [ask]}
 seen["after"] = chat.chat.completions.create(model="talker", messages=[text]).choices[0].finish_reason
+# What the clients' newer helpers, async forms and retries see; the model answers a tool's result.
+HELPERS_SCRIPT = r"""
+import asyncio, json, sys, threading, time
+import anthropic, openai, pydantic
+
+url, slow = sys.argv[1], "slow-secret"
+made = dict(api_key="free-secret", timeout=120, max_retries=0)
+client = openai.OpenAI(base_url=url + "/v1", **made)
+claude = anthropic.Anthropic(base_url=url, **made)
+ask = dict(model="talker", messages=[{"role": "user", "content": "Weather?"}])
+short = dict(model="talker", input="Weather?", max_output_tokens=20)
+seen = {}
+
+
+class get_weather(pydantic.BaseModel):
+    city: str
+    days: int
+
+
+class now(pydantic.BaseModel):
+    pass
+
+
+tools = [openai.pydantic_function_tool(one) for one in (get_weather, now)]
+parsed = client.chat.completions.parse(**ask, tools=tools).choices[0].message.tool_calls
+seen["parsed"] = [call.function.parsed_arguments.model_dump() for call in parsed]
+with client.chat.completions.stream(**ask, tools=tools) as stream:
+    done = [e for e in stream if e.type == "tool_calls.function.arguments.done"]
+seen["parsed_stream"] = [event.parsed_arguments.model_dump() for event in done]
+flat = [{"type": "function", **tool["function"]} for tool in tools]
+flat[1]["strict"] = False
+items = client.responses.parse(model="talker", input="Weather?", tools=flat).output
+seen["parsed_responses"] = [i.parsed_arguments for i in items if i.type == "function_call"][:1]
+
+
+@anthropic.beta_tool(name="get_weather")
+def weather_tool(city: str, days: int) -> str:
+    "Weather."
+    return f"{city}: {days}"
+
+
+@anthropic.beta_tool(name="now")
+def now_tool() -> str:
+    "The time."
+    return "12:00"
+
+
+runner = claude.beta.messages.tool_runner(**ask, max_tokens=300, tools=[weather_tool, now_tool])
+seen["runner"] = [turn.content[-1].type for turn in runner]
+seen["runner_said"] = turn.content[-1].text
+seen["beta_count"] = claude.beta.messages.count_tokens(**ask).input_tokens
+seen["count"] = claude.messages.count_tokens(**ask).input_tokens
+seen["input_count"] = client.responses.input_tokens.count(model="talker", input="Weather?").input_tokens
+seen["claude_models"] = [model.display_name for model in claude.models.list()]
+
+raw = client.chat.completions.with_raw_response.create(**ask, max_tokens=5)
+seen["raw"] = [raw.headers["x-request-id"], raw.parse()._request_id, raw.status_code]
+seen["claude_id"] = bool(claude.messages.create(**ask, max_tokens=5)._request_id)
+endless = {"extra_body": {"ignore_eos": True}}
+seen["lengths"] = [
+    client.responses.create(**short, **endless).usage.output_tokens,
+    client.responses.create(**{**short, "max_output_tokens": 300}, **endless).usage.output_tokens,
+    claude.messages.create(**ask, max_tokens=300, **endless).usage.output_tokens,
+]
+
+
+def fault(call):
+    try:
+        return call()
+    except (openai.OpenAIError, anthropic.AnthropicError) as error:
+        return type(error).__name__
+
+
+late = client.with_options(timeout=0.2)
+seen["late"] = fault(lambda: late.chat.completions.create(**ask, max_tokens=3900, **endless))
+began = time.monotonic()
+seen["format"] = fault(
+    lambda: client.with_options(max_retries=2).chat.completions.parse(**ask, response_format=now)
+)
+seen["format_s"] = time.monotonic() - began  # asking again would not help, so it does not
+
+# A key for one request at a time: the second waits as it is told to, and is answered.
+one = openai.OpenAI(base_url=url + "/v1", api_key=slow, max_retries=0)
+running = one.chat.completions.create(**ask, max_tokens=3900, stream=True, **endless)
+next(iter(running))
+try:
+    one.responses.create(**short)
+except openai.RateLimitError as error:
+    seen["wait_s"] = int(error.response.headers["retry-after"])
+threading.Timer(0.1, running.close).start()
+retried = one.with_options(max_retries=4).responses.with_raw_response.create(**short)
+seen["retries"] = retried.retries_taken
+
+
+async def everything():
+    chat = openai.AsyncOpenAI(base_url=url + "/v1", **made)
+    messages = anthropic.AsyncAnthropic(base_url=url, **made)
+
+    async def of_chat():
+        stream = await chat.chat.completions.create(**ask, stream=True)
+        return "".join([c.choices[0].delta.content or "" async for c in stream])
+
+    async def of_responses():
+        async with chat.responses.stream(model="talker", input="Weather?") as stream:
+            return "".join([e.delta async for e in stream if e.type == "response.output_text.delta"])
+
+    async def of_messages():
+        async with messages.messages.stream(**ask, max_tokens=300) as stream:
+            return "".join([text async for text in stream.text_stream])
+
+    return await asyncio.gather(*(one() for one in 3 * (of_chat, of_responses, of_messages)))
+
+
+seen["async"] = sorted(set(asyncio.run(everything())))
 print(json.dumps(seen))
 """
 
@@ -396,7 +510,7 @@ class OpenAiClient(harness.Case):
 class OpenAiClientTools(harness.Case):
     def test_tool_calls(self):
         install()
-        with Server(talker.talker("talker", SAID)) as server:
+        with Server(talker.talker("talker", SAID), "--served-model-name", "talker") as server:
             done = subprocess.run(
                 [PYTHON, "-I", "-c", TOOLS_SCRIPT, f"http://127.0.0.1:{server.port}"],
                 capture_output=True,
@@ -426,10 +540,11 @@ class OpenAiClientTools(harness.Case):
         self.assertGreater(seen["cached"], 0.5 * seen["prompt"])
 
 
-def run_on_talker(script):
-    """What a script saw of a model that says SAID."""
+def run_on_talker(script, then=None, flags=()):
+    """What a script saw of a model that says SAID, and `then` after a tool's result."""
     install()
-    with Server(talker.talker("talker", SAID)) as server:
+    model = talker.talker("talker", SAID, then)
+    with Server(model, "--served-model-name", "talker", *flags) as server:
         done = subprocess.run(
             [PYTHON, "-I", "-c", script, f"http://127.0.0.1:{server.port}"],
             capture_output=True,
@@ -490,6 +605,34 @@ class OtherApis(harness.Case):
         self.assertGreater(seen["cached"], 0.5 * seen["after"])
         self.assertEqual(seen["errors"]["model"], ["NotFoundError", 404])
         self.assertEqual(seen["errors"]["field"], ["BadRequestError", 400])
+
+    def test_helpers_async_and_retries(self):
+        keys = fixtures.MADE / "clients-keys.toml"
+        fixtures.MADE.mkdir(parents=True, exist_ok=True)
+        keys.write_text(
+            '[[key]]\nname = "free"\nkey = "free-secret"\n'
+            '[[key]]\nname = "slow"\nkey = "slow-secret"\nmax_concurrent = 1\n'
+        )
+        keys.chmod(0o600)
+        seen = run_on_talker(HELPERS_SCRIPT, "21 C.", ("--api-keys", keys))
+        self.assertEqual(seen["parsed"], [self.WEATHER, {}])
+        self.assertEqual(seen["parsed_stream"], seen["parsed"])
+        self.assertEqual(seen["parsed_responses"], [self.WEATHER])
+        self.assertEqual(seen["runner"], ["tool_use", "text"])
+        self.assertEqual(seen["runner_said"], "21 C.")
+        self.assertEqual(seen["beta_count"], seen["count"])
+        self.assertEqual(seen["input_count"], seen["count"])
+        self.assertEqual(seen["claude_models"], ["talker"])
+        self.assertEqual(seen["raw"][0], seen["raw"][1])
+        self.assertTrue(seen["claude_id"])
+        self.assertEqual(seen["lengths"], [20, 300, 300])
+        self.assertEqual(seen["late"], "APITimeoutError")
+        self.assertEqual(seen["format"], "InternalServerError")
+        self.assertLess(seen["format_s"], 0.4)
+        self.assertGreaterEqual(seen["wait_s"], 1)
+        self.assertGreaterEqual(seen["retries"], 1)
+        (said,) = seen["async"]
+        self.assertTrue(said.startswith("Let me look."), said)
 
 
 if __name__ == "__main__":

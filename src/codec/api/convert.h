@@ -56,6 +56,7 @@ struct ConvertError {
   std::string message;
   std::string type = "invalid_request_error";
   std::optional<std::string> param;
+  std::string code = "invalid_value";  // as a server shows it; body() repeats the type
   // {"error":{"message":...,"type":...,"param":...,"code":...}}
   JsonText body() const;
 };
@@ -118,10 +119,14 @@ using NamespaceTools = std::map<std::string, std::pair<std::string, std::string>
 
 // Fields of the APIs that recipe drops and a server honours (Rules::kServing).
 struct Beyond {
+  static constexpr std::uint64_t kMinTokensMax = 1u << 30;
+
   int n = 1;
   double presence_penalty = 0, frequency_penalty = 0;
   std::optional<double> temperature, top_p;  // as sent
   std::optional<int> top_k;                  // Messages
+  bool ignore_eos = false;                   // vLLM's, of load generators; Messages, Responses
+  int min_tokens = 0;                        // the same
   bool parallel_calls = true;                // parallel_tool_calls, disable_parallel_tool_use
   bool include_usage = false;                // stream_options
   std::optional<std::string> named_tool;     // tool_choice by name

@@ -312,7 +312,7 @@ Converted convert_request(const ChatRequest& chat, const ConvertOptions& options
     return refused("stream_options should be set along with stream = true");
   auto schema = apply_format(chat, conversation);
   if (!schema) return tl::unexpected(std::move(schema.error()));
-  RULE(resolve_output(request, std::move(*schema), chat.has_format));
+  RULE(resolve_output(request, std::move(*schema), options.rules, chat.has_format));
   RULE(apply_inference(chat, request, options));
   request.images = prompt_images(conversation);
   request.beyond.parallel_calls = chat.parallel_calls.value_or(true);

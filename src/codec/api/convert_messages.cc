@@ -137,6 +137,14 @@ void settle_additions(
 Ruled<> apply_inference(
     const MessagesRequest& asked, ConvertedRequest& request, const ConvertOptions& options
 ) {
+  if (asked.has_thread) {
+    // The official clients know this code and go on without: they send the whole conversation.
+    ConvertError error;
+    error.param = "thread";
+    error.code = "thread_unsupported_request";
+    error.message = "thread: the server keeps no conversations; send all messages";
+    return tl::unexpected(std::move(error));
+  }
   RULE(check_stops(asked.stops));
   for (const std::string_view stop : asked.stops) request.parsing.stops.emplace_back(stop);
   std::optional<JsonText> schema;
@@ -147,7 +155,7 @@ Ruled<> apply_inference(
     request.conversation.format = ResponseFormat::kJsonSchema;
     request.conversation.schema = to_json(*asked.format_schema);
   }
-  RULE(resolve_output(request, std::move(schema)));
+  RULE(resolve_output(request, std::move(schema), options.rules));
   RULE(check_temperature(asked.temperature));
   RULE(check_top_p(asked.top_p));
   auto max_tokens = bounded_max_tokens(
@@ -198,6 +206,8 @@ Converted convert_request(const MessagesRequest& asked, const ConvertOptions& op
   request.beyond.presence_penalty = asked.presence_penalty.value_or(0);
   request.beyond.frequency_penalty = asked.frequency_penalty.value_or(0);
   if (asked.top_k) request.beyond.top_k = static_cast<int>(*asked.top_k);
+  request.beyond.ignore_eos = asked.ignore_eos;
+  request.beyond.min_tokens = static_cast<int>(asked.min_tokens.value_or(0));
   request.beyond.parallel_calls = asked.parallel_calls;
   request.beyond.user = asked.user;
   request.beyond.cache_control_s = asked.cache_control_s;

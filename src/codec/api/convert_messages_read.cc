@@ -375,6 +375,10 @@ class Reader {
     note_cache(body_.root());
     request.top_k = fields.maybe_whole("top_k", kMaxU32);
     sampling(fields, request);
+    request.ignore_eos = fields.maybe_bool("ignore_eos").value_or(false);
+    request.min_tokens = fields.maybe_whole("min_tokens", Beyond::kMinTokensMax);
+    const Json* const thread = fields.find("thread");
+    request.has_thread = thread != nullptr && !thread->is_null();
     if (request.format_schema == nullptr) format(fields, "output_format", request);
     const Json* const servers = fields.find("mcp_servers");
     if (servers != nullptr && servers->is_array() && !servers->items().empty())

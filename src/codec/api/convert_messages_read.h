@@ -74,9 +74,10 @@ struct MessagesRequest {
   std::optional<ThinkingType> thinking;
   std::optional<EffortWish> effort;
   // Rules::kServing only
-  std::optional<std::uint64_t> top_k;
+  std::optional<std::uint64_t> top_k, min_tokens;
   std::optional<std::int64_t> seed;  // not Anthropic's, as the two below: named as in Chat
   std::optional<float> presence_penalty, frequency_penalty;
+  bool ignore_eos = false, has_thread = false;
   bool parallel_calls = true;
   std::string_view user;
   std::optional<std::int64_t> cache_control_s;

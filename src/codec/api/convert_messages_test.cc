@@ -63,12 +63,14 @@ TEST(ConvertMessages, AVolatileLineGoesWithoutWhatFollowsIt) {
 
 TEST(ConvertMessages, AServerHonoursMore) {
   const Converted result = converted(request(
-      R"(,"top_k":40,"temperature":0.3,"metadata":{"user_id":"u1"},)"
+      R"(,"top_k":40,"ignore_eos":true,"min_tokens":9,"temperature":0.3,"metadata":{"user_id":"u1"},)"
       R"("tools":[{"type":"custom","name":"f","input_schema":{"type":"object"}}],)"
       R"("thinking":{"type":"disabled"},"tool_choice":{"type":"any","disable_parallel_tool_use":true})"
   ));
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->beyond.top_k, 40);
+  EXPECT_TRUE(result->beyond.ignore_eos);
+  EXPECT_EQ(result->beyond.min_tokens, 9);
   EXPECT_EQ(result->beyond.user, "u1");
   EXPECT_FALSE(result->beyond.parallel_calls);
   EXPECT_NEAR(result->beyond.temperature.value_or(0), 0.3, 1e-6);

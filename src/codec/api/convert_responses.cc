@@ -146,6 +146,8 @@ Ruled<> apply_serving(const ResponsesRequest& asked, ConvertedRequest& request) 
   Beyond& beyond = request.beyond;
   beyond.presence_penalty = serving.presence_penalty.value_or(0);
   beyond.frequency_penalty = serving.frequency_penalty.value_or(0);
+  beyond.ignore_eos = serving.ignore_eos.value_or(false);
+  beyond.min_tokens = static_cast<int>(serving.min_tokens.value_or(0));
   beyond.parallel_calls = serving.parallel_calls.value_or(true);
   beyond.user = asked.user.value_or(serving.safety_identifier.value_or(""));
   beyond.prompt_cache_key = serving.prompt_cache_key.value_or("");
@@ -199,10 +201,10 @@ Ruled<> apply_declared_tools(
   return {};
 }
 
-Ruled<> apply_output(const ResponsesFormat& asked, ConvertedRequest& request) {
+Ruled<> apply_output(const ResponsesFormat& asked, ConvertedRequest& request, Rules rules) {
   auto schema = apply_format(asked, request.conversation);
   if (!schema) return tl::unexpected(std::move(schema.error()));
-  return resolve_output(request, std::move(*schema));
+  return resolve_output(request, std::move(*schema), rules);
 }
 
 Converted convert_request(const ResponsesRequest& asked, const ConvertOptions& options) {
@@ -231,7 +233,7 @@ Converted convert_request(const ResponsesRequest& asked, const ConvertOptions& o
   request.custom_tools = std::move(tools->custom);
   RULE(apply_declared_tools(asked.tool_choice, std::move(tools->declared), request, options));
   settle_found_tools(conversation);
-  RULE(apply_output(asked.format, request));
+  RULE(apply_output(asked.format, request, options.rules));
   RULE(apply_inference(asked, request, options));
   request.images = prompt_images(conversation);
   request.echo = echo_of(asked, options.rules);

@@ -472,6 +472,8 @@ class RequestReader {
     read.safety_identifier = fields.maybe_text("safety_identifier");
     read.store = fields.maybe_bool("store");
     read.parallel_calls = fields.maybe_bool("parallel_tool_calls");
+    read.ignore_eos = fields.maybe_bool("ignore_eos");
+    read.min_tokens = fields.maybe_whole("min_tokens", Beyond::kMinTokensMax);
     read.max_tool_calls = fields.maybe_integer("max_tool_calls");
     read.seed = fields.maybe_integer("seed");
     if (fields.maybe_whole("n", kMaxU32).value_or(1) != 1)

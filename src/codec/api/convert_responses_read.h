@@ -94,7 +94,8 @@ struct ResponsesChoice {
 // What a server honours and recipe does not read.
 struct ResponsesServing {
   std::optional<std::string_view> previous_response_id, prompt_cache_key, safety_identifier;
-  std::optional<bool> store, parallel_calls;
+  std::optional<bool> store, parallel_calls, ignore_eos;
+  std::optional<std::uint64_t> min_tokens;
   std::optional<std::int64_t> max_tool_calls, seed;
   std::optional<float> frequency_penalty, presence_penalty;
   const Json* metadata = nullptr;

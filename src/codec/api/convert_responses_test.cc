@@ -128,7 +128,7 @@ TEST(ConvertResponses, FieldsThatAServerHonours) {
       R"("safety_identifier":"s1","prompt_cache_key":"key","parallel_tool_calls":false,)"
       R"("include":["reasoning.encrypted_content","message.output_text.logprobs"],)"
       R"("max_output_tokens":4000000,"temperature":0.3,"top_p":0.7,"presence_penalty":0.5,)"
-      R"("seed":7,"text":{"verbosity":"low"},"reasoning":{"effort":"none"}})"
+      R"("ignore_eos":true,"min_tokens":9,"seed":7,"text":{"verbosity":"low"},"reasoning":{"effort":"none"}})"
   );
   EXPECT_EQ(request.conversation.messages[0].role, Role::kSystem);
   EXPECT_EQ(request.conversation.messages[2].content, "no");
@@ -141,6 +141,8 @@ TEST(ConvertResponses, FieldsThatAServerHonours) {
   EXPECT_FALSE(beyond.parallel_calls);
   EXPECT_TRUE(beyond.includes_encrypted_reasoning);
   EXPECT_EQ(beyond.presence_penalty, 0.5);
+  EXPECT_TRUE(beyond.ignore_eos);
+  EXPECT_EQ(beyond.min_tokens, 9);
   EXPECT_TRUE(request.inference.logprobs);
   EXPECT_EQ(request.inference.seed, 7);
   EXPECT_EQ(request.inference.max_tokens, 393216);

@@ -220,7 +220,10 @@ std::optional<InitialStage> initial_stage(const Conversation& conversation) {
 }  // namespace
 
 Ruled<> resolve_output(
-    ConvertedRequest& request, std::optional<JsonText> constraint_schema, bool names_format
+    ConvertedRequest& request,
+    std::optional<JsonText> constraint_schema,
+    Rules rules,
+    bool names_format
 ) {
   using Kind = OutputConstraint::Kind;
   const Conversation& conversation = request.conversation;
@@ -232,7 +235,8 @@ Ruled<> resolve_output(
   request.parsing.stage = initial_stage(conversation);
   auto& constraint = request.inference.constraint;
   if (is_active) {
-    if (auto checked = check_mixed(conversation.tools); !checked) return refused(checked.error());
+    const auto mixed = check_mixed(conversation.tools);
+    if (!mixed && rules == Rules::kRecipe) return refused(mixed.error());
     const bool has_format = names_format || conversation.format != ResponseFormat::kText;
     if (has_format && conversation.tools.front().strict.value_or(false))
       return refused("response_format should not be used with tools");

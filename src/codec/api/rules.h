@@ -108,11 +108,14 @@ bool says_json(const Conversation& conversation);
 
 // The parser's options and the constraint that follow from the conversation: tools, required calls,
 // json_object, the initial stage (of a prefix too). `constraint_schema`: of a json_schema format,
-// as check_response_schema() gave it. Refuses strict and non-strict tools in one request. Stands
+// as check_response_schema() gave it. recipe refuses strict and non-strict tools in one request. Stands
 // behind the checks of stops, stream options and the format, before those of n, sampling and
 // max_tokens.
 Ruled<> resolve_output(
-    ConvertedRequest& request, std::optional<JsonText> constraint_schema, bool names_format = false
+    ConvertedRequest& request,
+    std::optional<JsonText> constraint_schema,
+    Rules rules,
+    bool names_format = false
 );
 
 // What assistant messages without reasoning get: thinking off, none has any; on, a missing one

@@ -49,7 +49,7 @@ void App::add_cors(const http::Request& request, http::Headers& headers) const {
   if (!any) headers.emplace_back("Vary", "Origin");
   if (!any && !named) return;
   headers.emplace_back("Access-Control-Allow-Origin", any ? "*" : std::string(origin));
-  headers.emplace_back("Access-Control-Expose-Headers", "x-request-id, Retry-After");
+  headers.emplace_back("Access-Control-Expose-Headers", "x-request-id, request-id, Retry-After");
 }
 
 void App::preflight(const Call& call, std::string_view allow) const {

@@ -59,12 +59,13 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/version", Access::kOpen, false, &App::get_version},
       {"GET", "/metrics", Access::kKey, false, &App::get_metrics},
       {"GET", "/v1/models", Access::kKey, false, &App::get_models},
-      {"GET", "/v1/models/*", Access::kKey, false, &App::get_model},
+      {"GET", "/v1/models/**", Access::kKey, false, &App::get_model},
       {"POST", "/v1/chat/completions", Access::kKey, true, &App::chat_completions},
       {"POST", "/v1/completions", Access::kKey, true, &App::completions},
       {"POST", "/v1/messages", Access::kKey, true, &App::messages},
       {"POST", "/v1/messages/count_tokens", Access::kKey, true, &App::count_tokens},
       {"POST", "/v1/responses", Access::kKey, true, &App::responses},
+      {"POST", "/v1/responses/input_tokens", Access::kKey, true, &App::count_input_tokens},
       {"GET", "/v1/responses/*", Access::kKey, false, &App::get_response},
       {"DELETE", "/v1/responses/*", Access::kKey, false, &App::delete_response},
       {"POST", "/tokenize", Access::kKey, true, &App::tokenize},
@@ -77,10 +78,13 @@ const std::vector<App::Route>& App::routes() {
 }
 
 namespace {
+// "/*": one more part of the path; "/**": whatever follows, as names of models have slashes.
 bool fits(std::string_view pattern, std::string_view path) {
-  if (!pattern.ends_with("/*")) return pattern == path;
-  pattern.remove_suffix(1);
-  return path.size() > pattern.size() && path.starts_with(pattern);
+  const bool is_deep = pattern.ends_with("/**");
+  if (!is_deep && !pattern.ends_with("/*")) return pattern == path;
+  pattern.remove_suffix(is_deep ? 2 : 1);
+  if (path.size() <= pattern.size() || !path.starts_with(pattern)) return false;
+  return is_deep || path.find('/', pattern.size()) == std::string_view::npos;
 }
 }  // namespace
 
@@ -114,6 +118,8 @@ Call App::make_call(
   call.id = clean_id(request->header("x-request-id"));
   call.headers = common_headers(*request, call.id);
   call.error_shape = error_shape_of(path_of(*request));
+  // Anthropic's clients show this one.
+  if (call.error_shape == ErrorShape::kAnthropic) call.headers.emplace_back("request-id", call.id);
   call.request = std::move(request);
   call.writer = std::move(writer);
   return call;
@@ -132,8 +138,9 @@ void App::handle(
   std::string allow;
   for (const Route& route : routes()) {
     if (!fits(route.path, path)) continue;
-    allow += route.method == "GET" ? "GET, HEAD, OPTIONS" : std::string(route.method) + ", OPTIONS";
+    allow += route.method == "GET" ? "GET, HEAD, " : std::string(route.method) + ", ";
   }
+  if (!allow.empty()) allow += "OPTIONS";
   if (method == "OPTIONS" && (!allow.empty() || path == "*")) {
     preflight(call, allow);
     return;

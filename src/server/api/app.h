@@ -151,6 +151,7 @@ class App {
       const;
   void get_response(Call& call);
   void delete_response(Call& call);
+  void count_input_tokens(Call& call);
   Result<boost::json::value> read_body(Call& call) const;
   Result<boost::json::value> parse_body(std::string_view body) const;
   Result<GenerationInput> read_chat_input_for(const Live& live, Call& call) const;

@@ -29,10 +29,10 @@ Result<> refuse_constraint(const ConvertedRequest& request) {
   }
   const bool is_free = request.conversation.format == codec::api::ResponseFormat::kText;
   if (is_free) return {};
-  return refuse(
-      request.api == Api::kResponses ? "text.format" : "response_format",
-      "structured output is not supported by this version"
-  );
+  const std::string_view field = request.api == Api::kResponses  ? "text.format"
+                                 : request.api == Api::kMessages ? "output_config.format"
+                                                                 : "response_format";
+  return refuse(std::string(field), "structured output is not supported by this version");
 }
 
 GenerateParams params_of(const ConvertedRequest& request) {
@@ -46,6 +46,8 @@ GenerateParams params_of(const ConvertedRequest& request) {
   sampling.temperature = request.beyond.temperature.value_or(1.0);
   sampling.top_p = request.beyond.top_p.value_or(1.0);
   sampling.top_k = request.beyond.top_k.value_or(0);
+  sampling.min_tokens = request.beyond.min_tokens;
+  params.ignore_eos = request.beyond.ignore_eos;
   sampling.presence_penalty = request.beyond.presence_penalty;
   sampling.frequency_penalty = request.beyond.frequency_penalty;
   if (request.inference.seed) {
@@ -84,7 +86,7 @@ codec::api::ConvertOptions serving_options(const Serving& serving) {
 }
 
 ApiError to_api_error(const codec::api::ConvertError& error) {
-  return {error.status, error.type, "invalid_value", error.param.value_or(""), error.message, 0};
+  return {error.status, error.type, error.code, error.param.value_or(""), error.message, 0};
 }
 
 Result<> take_conversation(

@@ -1,3 +1,4 @@
+#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <charconv>
@@ -77,7 +78,12 @@ void write_model(JsonWriter& out, const Live& live, const std::string& name) {
   out.begin_object().field("id", name).field("object", "model");
   out.field("created", live.created).field("owned_by", "artery");
   out.field("root", live.names.front()).key("parent").null();
-  out.field("max_model_len", live.max_model_len).end_object();
+  out.field("max_model_len", live.max_model_len);
+  // Anthropic's names of the same.
+  out.field("type", "model").field("display_name", name);
+  out.field("created_at", fmt::format("{:%FT%TZ}", fmt::gmtime(live.created)));
+  out.field("max_input_tokens", live.max_model_len).field("max_tokens", live.max_model_len);
+  out.end_object();
 }
 
 // "%2F" and the like; a name with a slash may come either way.
@@ -105,7 +111,8 @@ void App::get_models(Call& call) {
   JsonWriter out;
   out.begin_object().field("object", "list").key("data").begin_array();
   for (const std::string& name : now->names) write_model(out, *now, name);
-  out.end_array().end_object();
+  out.end_array().field("has_more", false);
+  out.field("first_id", now->names.front()).field("last_id", now->names.back()).end_object();
   reply_json(call, 200, out.take());
 }
 

@@ -134,7 +134,28 @@ void App::responses(Call& call) {
   begin_generation(call, now, input.take());
 }
 
+void App::count_input_tokens(Call& call) {
+  const auto now = live_or_refuse(call);
+  if (!now) return;
+  const auto body = continued(call, take_body(call));
+  if (!body) return reply_error(call, to_api_error(body.error()));
+  const auto request = convert_or_refuse(*now, call, Api::kResponses, *body);
+  if (!request) return;
+  const auto input = input_of(*now, *request);
+  if (!input) return reply_error(call, input.error());
+  JsonWriter out;
+  out.begin_object().field("object", "response.input_tokens");
+  out.field("input_tokens", static_cast<std::int64_t>(input->prompts.front().ids.size()));
+  out.end_object();
+  reply_json(call, 200, out.take());
+}
+
 void App::get_response(Call& call) {
+  if (call.request->query.find("stream=true") != std::string::npos) {
+    ApiError error = http_error(400, "stream: a stored response comes whole; ask without it");
+    error.param = "stream";
+    return reply_error(call, error);
+  }
   const std::string id = id_in(call.request->path);
   const auto found = responses_->get(id, tenant_of(call), now_s(call));
   if (!found) return reply_error(call, found.error());
