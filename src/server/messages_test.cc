@@ -168,8 +168,7 @@ TEST_F(MessagesTest, ErrorsHaveItsShape) {
 // knows to send them whole.
 TEST_F(MessagesTest, ThreadsAreRefusedAsItsClientsExpect) {
   start();
-  const TestResponse refused =
-      post(kPath, request(R"("max_tokens":9,"thread":{"type":"create"})"));
+  const TestResponse refused = post(kPath, request(R"("max_tokens":9,"thread":{"type":"create"})"));
   expect_error(refused, 400, "invalid_request_error");
   const json::value details = refused.json().at("error").at("details");
   EXPECT_EQ(text_of(details.at("error_code")), "thread_unsupported_request");

@@ -288,6 +288,9 @@ turn = {"role": "user", "content": [{"type": "image", "source": broken}]}
 expect("broken", lambda: messages.messages.create(model="talker", messages=[turn], max_tokens=9))
 text = {"role": "user", "content": [ask]}
 seen["after"] = chat.chat.completions.create(model="talker", messages=[text]).choices[0].finish_reason
+print(json.dumps(seen))
+"""
+
 # What the clients' newer helpers, async forms and retries see; the model answers a tool's result.
 HELPERS_SCRIPT = r"""
 import asyncio, json, sys, threading, time
@@ -336,8 +339,9 @@ def now_tool() -> str:
 
 
 runner = claude.beta.messages.tool_runner(**ask, max_tokens=300, tools=[weather_tool, now_tool])
-seen["runner"] = [turn.content[-1].type for turn in runner]
-seen["runner_said"] = turn.content[-1].text
+answers = list(runner)
+seen["runner"] = [answer.content[-1].type for answer in answers]
+seen["runner_said"] = answers[-1].content[-1].text
 seen["beta_count"] = claude.beta.messages.count_tokens(**ask).input_tokens
 seen["count"] = claude.messages.count_tokens(**ask).input_tokens
 seen["input_count"] = client.responses.input_tokens.count(model="talker", input="Weather?").input_tokens
@@ -361,7 +365,7 @@ def fault(call):
         return type(error).__name__
 
 
-late = client.with_options(timeout=0.2)
+late = client.with_options(timeout=0.02)
 seen["late"] = fault(lambda: late.chat.completions.create(**ask, max_tokens=3900, **endless))
 began = time.monotonic()
 seen["format"] = fault(
@@ -628,7 +632,7 @@ class OtherApis(harness.Case):
         self.assertEqual(seen["lengths"], [20, 300, 300])
         self.assertEqual(seen["late"], "APITimeoutError")
         self.assertEqual(seen["format"], "InternalServerError")
-        self.assertLess(seen["format_s"], 0.4)
+        self.assertLess(seen["format_s"], 1.0)
         self.assertGreaterEqual(seen["wait_s"], 1)
         self.assertGreaterEqual(seen["retries"], 1)
         (said,) = seen["async"]

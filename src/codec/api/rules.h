@@ -108,8 +108,8 @@ bool says_json(const Conversation& conversation);
 
 // The parser's options and the constraint that follow from the conversation: tools, required calls,
 // json_object, the initial stage (of a prefix too). `constraint_schema`: of a json_schema format,
-// as check_response_schema() gave it. recipe refuses strict and non-strict tools in one request. Stands
-// behind the checks of stops, stream options and the format, before those of n, sampling and
+// as check_response_schema() gave it. recipe refuses strict and non-strict tools in one request.
+// Stands behind the checks of stops, stream options and the format, before those of n, sampling and
 // max_tokens.
 Ruled<> resolve_output(
     ConvertedRequest& request,

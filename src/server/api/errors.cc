@@ -95,7 +95,7 @@ std::string anthropic_json(const ApiError& error) {
   out.field("type", anthropic_type(error)).field("message", error.message);
   if (error.code == "thread_unsupported_request") {
     out.key("details").begin_object().field("error_code", error.code);
-    out.key("unsupported").begin_array().value(error.param).end_array().end_object();
+    out.key("unsupported").begin_array().string(error.param).end_array().end_object();
   }
   out.end_object().end_object();
   return out.take();
