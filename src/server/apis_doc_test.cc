@@ -96,9 +96,7 @@ TEST_F(ApisDoc, Completions) {
 
 TEST_F(ApisDoc, Messages) {
   check(
-      "Messages",
-      "/v1/messages",
-      R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":9})"
+      "Messages", "/v1/messages", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":9})"
   );
 }
 
