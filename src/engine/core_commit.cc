@@ -197,6 +197,7 @@ void Core::take_token(const Live& live, TokenId token, Event event) {
   ++counters_.generated_tokens;
   if (choice.drafter != nullptr) look_for_draft(live);
   event.token_ids.push_back(token);
+  event.cached_tokens = request.cached_tokens;
   if (request.generated(choice) < request.max_tokens) return push(request, std::move(event));
   Finish why;
   why.reason = FinishReason::kLength;

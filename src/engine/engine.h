@@ -118,6 +118,8 @@ struct Event {
   int choice = 0;
   Position first_position = 0;  // position in the sequence of token_ids[0]
   std::vector<TokenId> token_ids;
+  // Of the prompt, found in the cache; from the first token on. As Usage has it at the end.
+  std::int64_t cached_tokens = 0;
   std::vector<PositionLogprobs> logprobs;  // one per token id, when asked for
   std::vector<PositionLogprobs>
       prompt_logprobs;           // one per prompt token but the first, once, when asked for

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -29,6 +30,7 @@ void EventStream::push(Event event) {
     } else {
       if (into.token_ids.empty()) into.first_position = event.first_position;
       append(into.token_ids, event.token_ids);
+      into.cached_tokens = std::max(into.cached_tokens, event.cached_tokens);
       append(into.logprobs, event.logprobs);
       append(into.prompt_logprobs, event.prompt_logprobs);
       if (event.finish) into.finish = std::move(event.finish);

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "server/stream_fixture.h"
+#include "server/named_events.h"
 #include "testing/scripted_model.h"
 
 namespace artery::server {
@@ -156,6 +156,20 @@ TEST_F(AgentSessionTest, EachTurnFindsAllOfTheLast) {
   const double share = static_cast<double>(hits) / static_cast<double>(prompts);
   fmt::print("{} of {} prompt tokens hit: {:.1f} %\n", hits, prompts, 100 * share);
   EXPECT_GT(share, 0.90);
+
+  // A stream says so in its first event already.
+  const TestResponse response = stream("/v1/messages", json::serialize(request(kTurns)));
+  std::vector<std::int64_t> cached;
+  for (const NamedEvent& event : named_events(response.body)) {
+    const json::object& data = event.data.as_object();
+    if (event.name == "message_start")
+      cached.push_back(data.at("message").at("usage").at("cache_read_input_tokens").as_int64());
+    if (event.name == "message_delta")
+      cached.push_back(data.at("usage").at("cache_read_input_tokens").as_int64());
+  }
+  ASSERT_EQ(cached.size(), 2U);
+  EXPECT_GE(cached[0], known - kPageTokens);
+  EXPECT_EQ(cached[0], cached[1]);
 }
 
 }  // namespace

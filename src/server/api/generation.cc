@@ -291,6 +291,11 @@ void Generation::take_event(std::size_t index, const engine::Event& event) {
   const std::size_t at =
       index * static_cast<std::size_t>(input_.params.n) + static_cast<std::size_t>(event.choice);
   Choice& choice = choices_[at];
+  if (event.finish) {
+    subs_[index].cached_tokens = event.finish->usage.cached_tokens;
+  } else if (!event.token_ids.empty()) {
+    subs_[index].cached_tokens = event.cached_tokens;
+  }
   take_tokens(choice, event);
   if (choice.decoder.stopped() && !choice.cut) {
     choice.cut = true;
@@ -394,17 +399,10 @@ AnswerUsage Generation::usage() const {
   AnswerUsage total;
   std::int64_t cached = 0, until = std::numeric_limits<std::int64_t>::max();
   bool known = true;
-  const auto n = static_cast<std::size_t>(input_.params.n);
   for (std::size_t i = 0; i < subs_.size(); ++i) {
     total.prompt_tokens += static_cast<std::int64_t>(input_.prompts[i].ids.size());
-    const auto begin = choices_.begin() + static_cast<std::ptrdiff_t>(i * n);
-    const auto found =
-        std::find_if(begin, begin + static_cast<std::ptrdiff_t>(n), [](const Choice& c) {
-          return c.finish.has_value();
-        });
-    known = known && found != begin + static_cast<std::ptrdiff_t>(n);
-    if (!known) continue;
-    cached += found->finish->usage.cached_tokens;
+    known = known && subs_[i].cached_tokens.has_value();
+    cached += subs_[i].cached_tokens.value_or(0);
   }
   for (const Choice& choice : choices_) {
     total.completion_tokens += choice.decoder.token_count();

@@ -97,6 +97,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     // Echo with log probabilities: the prompt's come before any delta, whichever choice's event
     // brings them; earlier events of other choices wait here.
     bool awaits_prompt_logprobs = false;
+    std::optional<std::int64_t> cached_tokens;  // known from the first token on
     std::vector<engine::Event> held;
   };
 

@@ -44,14 +44,17 @@ class SinkWriter final : public AnswerWriter {
  public:
   explicit SinkWriter(SinkAnswer answer) : answer_(std::move(answer)) {}
 
-  std::string part(const ChoicePart& part, const Progress*, bool) override {
-    start();
+  // How much of the prompt was found stands in the first event.
+  bool shows_progress() const override { return !started_; }
+
+  std::string part(const ChoicePart& part, const Progress* now, bool) override {
+    start(now == nullptr ? AnswerUsage() : now->usage);
     take(part);
     return events();
   }
 
   std::string end(const Progress& now) override {
-    start();
+    start(now.usage);
     finish(now.usage);
     std::string out = events();
     if (answer_.on_complete && answer_.response) answer_.on_complete(answer_.response->json());
@@ -70,7 +73,7 @@ class SinkWriter final : public AnswerWriter {
   }
 
   std::string whole(const std::vector<ChoicePart>& choices, const Progress& now) override {
-    start();
+    start(now.usage);
     take(choices.front());
     finish(now.usage);
     std::string json = answer_.response->json();
@@ -87,9 +90,9 @@ class SinkWriter final : public AnswerWriter {
     if (answer_.response) say(static_cast<OutputSink&>(*answer_.response));
   }
 
-  void start() {
+  void start(const AnswerUsage& now) {
     if (std::exchange(started_, true)) return;
-    const codec::api::PromptUsage usage{answer_.prompt_tokens, 0};
+    const codec::api::PromptUsage usage{answer_.prompt_tokens, now.cached_tokens.value_or(0)};
     each([&](OutputSink& sink) { sink.start(usage, answer_.fingerprint); });
   }
 
