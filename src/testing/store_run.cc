@@ -209,9 +209,9 @@ void StoreRun::offer(RecordStore& store, const Prefix& prefix, Record& record) {
     const Offer answer =
         store.offer(facts, ids, [&](std::span<std::byte> out) { fill_payload(facts.key, out); });
     if (answer != Offer::kRefused) {
+      taken_ += record.taken ? 0 : 1;
       record.taken = true;
       record.durable &= answer == Offer::kKnown;  // else it was given up, and begins anew
-      ++taken_;
       return;
     }
     ++refused_;
