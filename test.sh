@@ -90,7 +90,7 @@ asan() {
     sanitized asan
   else
     sanitized asan -LE '^(tensor|golden|exactness)$' \
-      -E '^(kvstore_fault|cli_program|e2e_reports_alive)_test$'
+      -E '^(kvstore_fault|cli_program|codec_library|e2e_reports_alive)_test$'
   fi
 }
 # The rooms whose threads share data. The faults of a disk are another matter, and slow there; so are
